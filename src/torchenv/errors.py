@@ -1,0 +1,42 @@
+"""What can go wrong, one class for each thing a user would do about it."""
+
+
+class TorchenvError(Exception):
+    """The root of every error that a user can act on; anything else is a defect in torchenv.
+
+    The message says what is wrong and where, in one line; the hint says what to do about it.
+    """
+
+    exit_code = 70
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class InputError(TorchenvError):
+    """A flag, a profile, a host file, a catalogue or a lock is wrong: mend the input."""
+
+    exit_code = 2
+
+
+class NothingSuits(TorchenvError):
+    """Nothing fits, or only something that the user must decide: read the reasons and choose."""
+
+    exit_code = 3
+
+
+class ToolFailed(TorchenvError):
+    """A program or a service did not do its work: uv, pip, an index, an interpreter."""
+
+    exit_code = 4
+
+
+class WorkspaceError(TorchenvError):
+    """The workspace is not as its manifest says, or another run holds it."""
+
+    exit_code = 5
