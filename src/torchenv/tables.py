@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from typing import Any, TypeVar, overload
 
 from torchenv.errors import InputError
@@ -166,6 +168,25 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
     close = get_close_matches(word, list(known), n=1)
     return f"did you mean `{close[0]}`?" if close else None
+
+
+def plain(value: Any) -> Any:
+    """Turn frozen values into what JSON and TOML can hold, under the names of their fields."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case Enum():
+            return value.value
+        case Mapping():
+            return {key: plain(each) for key, each in value.items()}
+        case list() | frozenset():
+            return [plain(each) for each in value]
+        case tuple() if not hasattr(value, "_fields"):
+            return [plain(each) for each in value]
+        case _:
+            return str(value)
 
 
 def _spoken(value: object) -> str:
