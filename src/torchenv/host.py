@@ -100,7 +100,7 @@ class NvidiaDevice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Nvidia:
-    """What is known of NVIDIA's driver and GPUs; Tegra drivers have a number series of their own."""
+    """What is known of NVIDIA's driver and GPUs; Tegra drivers have their own series of numbers."""
 
     status: Status = Status.ABSENT
     driver: WrittenVersion | None = None
@@ -204,9 +204,11 @@ class Host:
 
     @property
     def platform(self) -> str:
-        """The platform by the catalogue's name for it, such as `linux-x86_64`."""
-        system = {"darwin": "macos"}.get(self.system, self.system)
-        return f"{system}-{architecture(self.machine)}"
+        """The platform by the catalogue's name for it, such as `linux-x86_64` or `darwin-arm64`."""
+        machine = architecture(self.machine)
+        if machine == "aarch64" and self.system != "linux":
+            machine = "arm64"
+        return f"{self.system}-{machine}"
 
     @property
     def active(self) -> SeenEnvironment | None:
