@@ -28,8 +28,9 @@ Named = TypeVar("Named")
 class KernelRule:
     """Which GPUs run the code of a build, up to a CUDA version (`below`), or for all later ones.
 
-    Code for capability X runs on devices of the same major and a minor not below, less `exclude[X]`; code under
-    `only` runs on the devices listed there and on no others. Source: `DEVICE_REQUIREMENT` in torch/cuda/__init__.py.
+    Code for capability X runs on devices of the same major and a minor not below, less `exclude[X]`;
+    code under `only` runs on the devices listed there and on no others.
+    Source: `DEVICE_REQUIREMENT` in torch/cuda/__init__.py.
     """
 
     below: Version | None
@@ -232,10 +233,7 @@ class Catalogue:
         if not found:
             newest = self.releases[0].version
             known = sorted({each.line for each in self.releases}, key=Version)
-            hint = (
-                nearest(text, known)
-                or f"the newest is {newest}; `torchenv catalogue show` lists all"
-            )
+            hint = nearest(text, known) or f"the newest is {newest}; `torchenv catalogue show` lists all"
             raise InputError(f"torch {text} is not in the catalogue", hint=hint)
         return found
 
@@ -291,9 +289,7 @@ class Catalogue:
                 for text in names.table("nvidia")
                 for name in names.table("nvidia").strings(text)
             },
-            amd_names={
-                name: gfx for gfx in names.table("amd") for name in names.table("amd").strings(gfx)
-            },
+            amd_names={name: gfx for gfx in names.table("amd") for name in names.table("amd").strings(gfx)},
             from_source=_texts(table.table("from-source")),
         )
 
@@ -334,9 +330,7 @@ def _release(table: Table, parts: _Parts) -> Release:
         macos=MacFloor(installs=_version(macos, "installs"), mps=_version(macos, "mps")),
         defaults=_texts(table.table("default")),
         package_index=_texts(table.table("package-index")),
-        download_mib={
-            key: table.table("download-mib").get(key, int) for key in table.table("download-mib")
-        },
+        download_mib={key: table.table("download-mib").get(key, int) for key in table.table("download-mib")},
         longest_path=table.maybe("longest-path", int),
         backends=tuple(_backend(each, parts) for each in table.tables("backend")),
         companions={each.name: each for each in map(_companion, table.tables("companion"))},
@@ -364,12 +358,8 @@ def _needs(table: Table, parts: _Parts) -> Needs:
             version = _version(table, "cuda")
             floor = table.get("driver-floor", str)
             if floor not in parts.floors:
-                raise table.wrong(
-                    "driver-floor", f"{floor!r} is not described", nearest(floor, parts.floors)
-                )
-            rule = next(
-                (each for each in parts.rules if each.below is None or version < each.below), None
-            )
+                raise table.wrong("driver-floor", f"{floor!r} is not described", nearest(floor, parts.floors))
+            rule = next((each for each in parts.rules if each.below is None or version < each.below), None)
             if rule is None:
                 raise table.wrong("cuda", f"no kernel rule covers CUDA {version}")
             paired = parts.paired.maybe(str(version), str)
@@ -404,9 +394,7 @@ def _floors(table: Table) -> Iterable[DriverFloor]:
         by_system = table.table(name)
         by_system.only({"linux", "windows", "tegra", "source"})
         systems = [each for each in by_system if each != "source"]
-        yield DriverFloor(
-            name=name, by_system={each: _version(by_system, each) for each in systems}
-        )
+        yield DriverFloor(name=name, by_system={each: _version(by_system, each) for each in systems})
 
 
 def _generation(table: Table) -> Generation:
@@ -430,9 +418,7 @@ def _rule(table: Table) -> KernelRule:
 
 def _pairs(table: Table) -> Mapping[Capability, frozenset[Capability]]:
     return {
-        _capability(table, code): frozenset(
-            _capability(table, each) for each in table.strings(code)
-        )
+        _capability(table, code): frozenset(_capability(table, each) for each in table.strings(code))
         for code in table
     }
 

@@ -77,9 +77,7 @@ class Table:
         known = sorted(known)
         for key in self._data:
             if key not in known:
-                raise InputError(
-                    f"{self.source}: {self._at(key)} is not a setting", hint=nearest(key, known)
-                )
+                raise InputError(f"{self.source}: {self._at(key)} is not a setting", hint=nearest(key, known))
 
     @overload
     def get(self, key: str, kind: type[T]) -> T: ...
