@@ -105,7 +105,7 @@ class Cpu:
 Needs = Cuda | Rocm | Xpu | Cpu
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Backend:
     """One build line of a release: its tag is the last part of its index's address."""
 
@@ -132,7 +132,7 @@ class Backend:
                 return "cpu"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Companion:
     """A package of torch's family and its version for one torch release.
 
@@ -162,7 +162,7 @@ class MacFloor:
     mps: Version
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Release:
     """One torch release and its builds, the builds in the order of preference."""
 

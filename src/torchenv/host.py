@@ -110,11 +110,15 @@ class Nvidia:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AmdDevice:
-    """One AMD GPU by the name of its instruction set, such as gfx1100."""
+    """One AMD GPU by the name of its instruction set, such as gfx1100.
+
+    `override` is what HSA_OVERRIDE_GFX_VERSION makes ROCm take it for, where that is another.
+    """
 
     index: int
     name: str
     gfx: str | None = None
+    override: str | None = None
     integrated: bool = False
     visible: bool = True
 
@@ -209,6 +213,16 @@ class Host:
         if machine == "aarch64" and self.system != "linux":
             machine = "arm64"
         return f"{self.system}-{machine}"
+
+    def accelerators(self, vendor: str) -> Nvidia | Amd | Intel:
+        """Give what is known of one maker's devices: `nvidia`, `amd` or `intel`."""
+        match vendor:
+            case "nvidia":
+                return self.nvidia
+            case "amd":
+                return self.amd
+            case _:
+                return self.intel
 
     @property
     def active(self) -> SeenEnvironment | None:
@@ -333,7 +347,8 @@ def _amd(table: Table) -> Amd:
             AmdDevice(
                 index=each.get("index", int),
                 name=each.get("name", str),
-                gfx=_gfx(each),
+                gfx=_gfx(each, "gfx"),
+                override=_gfx(each, "override"),
                 integrated=each.maybe("integrated", bool, default=False),
                 visible=each.maybe("visible", bool, default=True),
             )
@@ -342,10 +357,10 @@ def _amd(table: Table) -> Amd:
     )
 
 
-def _gfx(table: Table) -> str | None:
-    gfx = table.maybe("gfx", str)
+def _gfx(table: Table, key: str) -> str | None:
+    gfx = table.maybe(key, str)
     if gfx is not None and not re.fullmatch(r"gfx[0-9a-f]{3,4}", gfx):
-        raise table.wrong("gfx", f"{gfx!r} is not of the form gfx1100")
+        raise table.wrong(key, f"{gfx!r} is not of the form gfx1100")
     return gfx
 
 

@@ -1,0 +1,176 @@
+"""The decision: the newest release and the first of its builds that suit, or the reasons why none."""
+
+from __future__ import annotations
+
+from torchenv.catalogue import Catalogue, Release
+from torchenv.errors import InputError
+from torchenv.host import AmdDevice, Host, Status
+from torchenv.plan.advice import advise
+from torchenv.plan.devices import MAKERS, all_devices, consider
+from torchenv.plan.needs import refusal_of_mps, remarks_of
+from torchenv.plan.python import passed_over
+from torchenv.plan.reasons import explain_block, explain_fallback
+from torchenv.plan.search import Search
+from torchenv.plan.values import (
+    NOTHING_ASKED,
+    Build,
+    IndexFacts,
+    Outcome,
+    Plan,
+    PlannedDevice,
+    Question,
+    Rejection,
+    Remark,
+    Wish,
+)
+from torchenv.tables import nearest
+
+
+def resolve(host: Host, wish: Wish, catalogue: Catalogue, indexes: IndexFacts = NOTHING_ASKED) -> Plan:
+    """Decide what is built on a host, keeping every candidate that was passed over and the reason.
+
+    Pure: asks neither the machine nor the network. Raises `InputError` for a release, a backend, a package or
+    a device that does not exist; a wish that cannot be met gives a plan whose outcome is `blocked`.
+    """
+    _refuse_unknown_words(wish, catalogue)
+    ask = Question(host=host, wish=wish, catalogue=catalogue, indexes=indexes)
+    wanted = catalogue.matching(wish.version)
+    considered = consider(host, wish, catalogue)
+    search = Search(ask, considered)
+    if considered.blocked is not None:
+        return _unreadable_or_torn(search, wanted)
+    if build := search.first(wanted):
+        return _planned(search, build, Outcome.AS_REQUESTED)
+    refused = tuple(search.rejected)
+    fallback = search.first(catalogue.neighbours(wanted[0]))
+    if fallback and wish.fallback:
+        why = explain_fallback(fallback, refused, ask)
+        return _planned(search, fallback, Outcome.FALLBACK, why=why)
+    if wish.accept_cpu and considered.vendor in MAKERS and (build := search.cpu(wanted)):
+        return _planned(search, build, Outcome.AS_REQUESTED)
+    return _blocked(search, wanted, fallback)
+
+
+def _refuse_unknown_words(wish: Wish, catalogue: Catalogue) -> None:
+    for tag in wish.backends:
+        if tag not in catalogue.tags:
+            hint = nearest(tag, catalogue.tags) or "`torchenv catalogue show` lists all backends"
+            raise InputError(f"{tag!r} is not a backend of any release", hint=hint)
+    for name in wish.packages:
+        if name not in catalogue.family:
+            hint = nearest(name, catalogue.family) or "list other packages under [packages] requirements"
+            raise InputError(f"{name!r} is not a package of torch's family", hint=hint)
+
+
+def _planned(search: Search, build: Build, outcome: Outcome, why: tuple[str, ...] = ()) -> Plan:
+    ask, considered = search.ask, search.considered
+    remarks = (
+        *considered.remarks,
+        *remarks_of(build.release, build.backend, considered, ask),
+        *(Remark(each.code, each.message) for each in ask.host.problems),
+        *_held_back(search, build, outcome),
+        *_from_source(search, outcome),
+        *_from_package_index(search, build),
+    )
+    return Plan(
+        requested=ask.wish.version,
+        outcome=outcome,
+        build=build,
+        why=why,
+        devices=_devices(search, build),
+        rejected=tuple(search.rejected),
+        pythons=passed_over(ask, build.release, build.backend, build.python),
+        warnings=remarks,
+        advice=advise(ask, outcome, build, why),
+    )
+
+
+def _blocked(search: Search, wanted: tuple[Release, ...], fallback: Build | None) -> Plan:
+    rejected = tuple(search.rejected)
+    told = explain_block(search, wanted, fallback)
+    remarks = (
+        *search.considered.remarks,
+        *(Remark(each.code, each.message) for each in search.ask.host.problems),
+        *_from_source(search, Outcome.BLOCKED),
+    )
+    return Plan(
+        requested=search.ask.wish.version,
+        outcome=Outcome.BLOCKED,
+        build=None,
+        why=told.why,
+        hint=told.hint,
+        devices=_devices(search, None),
+        rejected=(*told.conflict, *rejected),
+        warnings=remarks,
+        advice=advise(search.ask, Outcome.BLOCKED, None, told.why),
+    )
+
+
+def _unreadable_or_torn(search: Search, wanted: tuple[Release, ...]) -> Plan:
+    considered = search.considered
+    assert considered.blocked is not None
+    if search.ask.wish.accept_cpu and (build := search.cpu(wanted)):
+        return _planned(search, build, Outcome.AS_REQUESTED)
+    rejected = tuple(
+        Rejection(release.version, backend.tag, considered.blocked.code, considered.blocked.message)
+        for release in wanted[:1]
+        for backend in release.backends
+    )
+    why = (considered.blocked.message,)
+    return Plan(
+        requested=search.ask.wish.version,
+        outcome=Outcome.BLOCKED,
+        build=None,
+        why=why,
+        hint=considered.hint,
+        devices=_devices(search, None),
+        rejected=rejected,
+        warnings=considered.remarks,
+        advice=advise(search.ask, Outcome.BLOCKED, None, why),
+    )
+
+
+def _devices(search: Search, build: Build | None) -> tuple[PlannedDevice, ...]:
+    host, used = search.ask.host, set(search.considered.devices)
+    devices = [
+        PlannedDevice(vendor, each.index, each.name, build is not None and each in used)
+        for vendor, each in all_devices(host)
+    ]
+    if host.apple.status is Status.FOUND:
+        served = build is not None and refusal_of_mps(build.release, host) is None
+        devices.append(PlannedDevice("apple", 0, host.apple.chip or "Apple GPU", served))
+    return tuple(devices)
+
+
+def _held_back(search: Search, build: Build, outcome: Outcome) -> tuple[Remark, ...]:
+    """Name the devices without which the wish could be met."""
+    devices = search.considered.devices
+    if outcome is not Outcome.FALLBACK or len(devices) < 2:
+        return ()
+    for release in search.ask.catalogue.matching(search.ask.wish.version):
+        able = [each for each in devices if search.serving(release, [each])]
+        newer = search.serving(release, able) if able else None
+        if newer is not None and len(able) < len(devices) and release.version > build.release.version:
+            names = ", ".join(each.name for each in devices if each not in able)
+            numbers = ",".join(str(each.index) for each in able)
+            opens = f"`--devices {numbers}` opens torch {release.version} ({newer.backend.tag})"
+            return (Remark("held-back", f"held back by {names}: {opens}"),)
+    return ()
+
+
+def _from_source(search: Search, outcome: Outcome) -> tuple[Remark, ...]:
+    if outcome is Outcome.AS_REQUESTED:
+        return ()
+    known = search.ask.catalogue.from_source
+    cards = (each for each in search.considered.devices if isinstance(each, AmdDevice))
+    targets = dict.fromkeys(each.gfx for each in cards if each.gfx is not None)
+    return tuple(Remark("build-from-source", known[each]) for each in targets if each in known)
+
+
+def _from_package_index(search: Search, build: Build) -> tuple[Remark, ...]:
+    if not search.ask.indexes.unreachable or search.considered.vendor == "apple":
+        return ()
+    size = build.release.download_mib.get(search.ask.host.platform)
+    much = f", about {size / 1024:.1f} GiB to download" if size else ""
+    said = f"PyTorch's index cannot be reached: the package index's {build.backend.tag} build is taken{much}"
+    return (Remark("package-index", said),)

@@ -1,0 +1,236 @@
+"""Which of a host's devices the choice turns on, and which are only mentioned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from torchenv.catalogue import Catalogue, Rocm, Xpu
+from torchenv.errors import InputError
+from torchenv.host import AmdDevice, Host, IntelDevice, NvidiaDevice, Status
+from torchenv.plan.values import Refusal, Remark, Wish
+
+Device = NvidiaDevice | AmdDevice | IntelDevice
+
+MAKERS = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Considered:
+    """What the choice turns on.
+
+    `vendor` is the maker whose builds are looked at, `cpu` where there is no device, `apple` on a Mac.
+    `blocked` says that nothing may be chosen, whatever the builds are; `expected` that the devices are those
+    of a machine that is not at hand.
+    """
+
+    vendor: str
+    devices: tuple[Device, ...] = ()
+    blocked: Refusal | None = None
+    hint: str | None = None
+    expected: bool = False
+    remarks: tuple[Remark, ...] = ()
+
+
+def consider(host: Host, wish: Wish, catalogue: Catalogue) -> Considered:
+    """Apply masks, `--devices`, `--backend` and the rules for integrated graphics.
+
+    Raises `InputError` where `--devices` names none of the host's devices.
+    """
+    if host.system == "darwin":
+        return Considered(vendor="apple")
+    wanted = _vendors_of(wish, catalogue)
+    if wish.by_hand and wanted == {"cpu"}:
+        return Considered(vendor="cpu", remarks=_unused(host, frozenset(), "cpu was chosen by hand"))
+    picked = {vendor: _picked(vendor, host, wish, catalogue) for vendor in MAKERS}
+    _refuse_empty_selection(host, wish, picked)
+    remarks = _aside(host, picked)
+    unreadable = {vendor for vendor in MAKERS if _unreadable(vendor, host)}
+    present = {vendor for vendor in MAKERS if picked[vendor] or vendor in unreadable}
+    if wish.by_hand and present & wanted:
+        # A backend by name settles which maker's devices are used.
+        remarks += _unused(host, frozenset(wanted), "the backend was chosen by hand")
+        present &= wanted
+    if not present:
+        return _no_device(wish, wanted, remarks)
+    if len(present) > 1:
+        defaults = catalogue.matching(wish.version)[0].defaults
+        return _conflict({each: picked[each] for each in MAKERS if each in present}, defaults, remarks)
+    (vendor,) = present
+    if vendor in unreadable:
+        vouched = wish.by_hand and vendor in wanted
+        return _cannot_be_asked(vendor, picked[vendor], host, remarks, vouched=vouched)
+    return Considered(vendor=vendor, devices=picked[vendor], remarks=remarks)
+
+
+def all_devices(host: Host) -> Iterable[tuple[str, Device]]:
+    """Give every device of the host with its maker, in the order of the host document."""
+    for vendor in MAKERS:
+        for device in devices_of(vendor, host):
+            yield vendor, device
+
+
+def devices_of(vendor: str, host: Host) -> tuple[Device, ...]:
+    """Give the devices of one maker."""
+    return host.accelerators(vendor).devices
+
+
+def is_integrated(device: Device) -> bool:
+    """Say whether it is a part of the processor."""
+    return not isinstance(device, NvidiaDevice) and device.integrated
+
+
+def _vendors_of(wish: Wish, catalogue: Catalogue) -> frozenset[str]:
+    builds = (each for release in catalogue.releases for each in release.backends)
+    return frozenset(each.vendor for each in builds if each.tag in wish.backends)
+
+
+def _unreadable(vendor: str, host: Host) -> bool:
+    # A driver that answers and names no device was not read either.
+    devices = devices_of(vendor, host)
+    status = host.accelerators(vendor).status
+    found_nothing = status is Status.FOUND and not devices
+    only_integrated = bool(devices) and all(is_integrated(each) for each in devices)
+    return found_nothing or (status is Status.UNREADABLE and not only_integrated)
+
+
+def _picked(vendor: str, host: Host, wish: Wish, catalogue: Catalogue) -> tuple[Device, ...]:
+    devices = devices_of(vendor, host)
+    chosen = [each for each in devices if each.visible]
+    if wish.devices is not None:
+        chosen = [each for each in chosen if each.index in wish.devices]
+    by_backend = wish.by_hand and vendor in _vendors_of(wish, catalogue)
+    masked = any(not each.visible for each in devices)
+    named = wish.devices is not None and not _discrete_picked(host, wish)
+    return tuple(
+        each
+        for each in chosen
+        if not is_integrated(each)
+        or by_backend
+        or masked
+        or named
+        or _overridden(each)
+        or (not _discrete_picked(host, wish) and _served_by_any(each, host, catalogue))
+    )
+
+
+def _discrete_picked(host: Host, wish: Wish) -> bool:
+    return any(
+        not is_integrated(each) and each.visible and (wish.devices is None or each.index in wish.devices)
+        for _, each in all_devices(host)
+    )
+
+
+def _overridden(device: Device) -> bool:
+    # Who sets an override means to use this part.
+    return isinstance(device, AmdDevice) and device.override is not None
+
+
+def _served_by_any(device: Device, host: Host, catalogue: Catalogue) -> bool:
+    for release in catalogue.releases:
+        for backend in release.backends:
+            if host.platform not in backend.platforms:
+                continue
+            match backend.needs:
+                case Rocm(gfx=targets) if isinstance(device, AmdDevice) and device.gfx in targets:
+                    return True
+                case Xpu() if isinstance(device, IntelDevice) and device.xpu:
+                    return True
+                case _:
+                    pass
+    return False
+
+
+def _refuse_empty_selection(host: Host, wish: Wish, picked: dict[str, tuple[Device, ...]]) -> None:
+    if wish.devices is None or any(picked.values()):
+        return
+    numbers = ", ".join(map(str, wish.devices))
+    has = ", ".join(f"{each.index} ({each.name})" for _, each in all_devices(host) if each.visible)
+    raise InputError(
+        f"--devices {numbers or '(none)'} names no device of this host",
+        hint=f"it has {has}" if has else "it has none that was seen",
+    )
+
+
+def _aside(host: Host, picked: dict[str, tuple[Device, ...]]) -> tuple[Remark, ...]:
+    remarks = []
+    for vendor, device in all_devices(host):
+        if not device.visible or device in picked[vendor] or not is_integrated(device):
+            continue
+        what = f"{device.name} (integrated, {_target(device)})"
+        beside = any(
+            not is_integrated(each) for each in (*picked["nvidia"], *picked["amd"], *picked["intel"])
+        )
+        why = "is left aside beside a discrete GPU" if beside else "is served by no release of PyTorch"
+        remarks.append(Remark("integrated-device", f"{what} {why}"))
+    return tuple(remarks)
+
+
+def _target(device: Device) -> str:
+    match device:
+        case AmdDevice():
+            return device.gfx or "gfx unknown"
+        case NvidiaDevice():
+            return str(device.compute_capability or "capability unknown")
+        case IntelDevice():
+            return "Intel graphics"
+
+
+def _unused(host: Host, used: frozenset[str], why: str) -> tuple[Remark, ...]:
+    return tuple(
+        Remark("device-unused", f"{each.name} will not be used: {why}")
+        for vendor, each in all_devices(host)
+        if vendor not in used and each.visible
+    )
+
+
+def _no_device(wish: Wish, wanted: frozenset[str], remarks: tuple[Remark, ...]) -> Considered:
+    accelerated = wanted - {"cpu"}
+    if wish.capability is not None and not accelerated:
+        accelerated = frozenset({"nvidia"})
+    if not accelerated:
+        said = "no device visible: this plan is for the CPU"
+        cure = "for the machine that it will run on, give --backend (and --capability)"
+        remark = Remark("no-device", f"{said}; {cure}")
+        return Considered(vendor="cpu", remarks=(*remarks, remark))
+    vendor = min(accelerated, key=list(MAKERS).index)
+    said = f"no {MAKERS[vendor]} device is visible here: the environment stays unproven until it ran on one"
+    devices: tuple[Device, ...] = ()
+    if vendor == "nvidia" and wish.capability is not None:
+        name = f"a GPU of compute capability {wish.capability}"
+        devices = (NvidiaDevice(index=0, name=name, compute_capability=wish.capability),)
+    remark = Remark("unproven", said)
+    return Considered(vendor=vendor, devices=devices, expected=True, remarks=(*remarks, remark))
+
+
+def _conflict(
+    present: Mapping[str, tuple[Device, ...]], defaults: Mapping[str, str], remarks: tuple[Remark, ...]
+) -> Considered:
+    parts = [
+        f"{MAKERS[vendor]} ({', '.join(each.name for each in devices) or 'a device that could not be read'})"
+        for vendor, devices in present.items()
+    ]
+    choices = [f"--backend {defaults[vendor]}" for vendor in present if vendor in defaults]
+    message = f"this host has devices of {' and '.join(parts)}, and no build serves both"
+    return Considered(
+        vendor="cpu",
+        blocked=Refusal("devices-conflict", message),
+        hint=f"choose with {' or '.join(choices)}" if choices else None,
+        remarks=remarks,
+    )
+
+
+def _cannot_be_asked(
+    vendor: str, devices: tuple[Device, ...], host: Host, remarks: tuple[Remark, ...], *, vouched: bool
+) -> Considered:
+    why = "; ".join(each.message for each in host.problems) or "its driver could not be asked"
+    message = f"{MAKERS[vendor]} hardware was seen and could not be read: {why}"
+    if vouched:
+        remark = Remark("vouched", f"{message}; taken on your word, and unproven until it ran")
+        return Considered(vendor=vendor, devices=devices, expected=True, remarks=(*remarks, remark))
+    return Considered(
+        vendor=vendor,
+        blocked=Refusal("driver-unknown", message),
+        hint="mend it and run again, or name what this machine has with --backend, or take --accept-cpu",
+        remarks=remarks,
+    )

@@ -1,0 +1,219 @@
+"""Whether one build suits one machine, and if not, why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from packaging.version import Version
+
+from torchenv.catalogue import Backend, Catalogue, Cpu, Cuda, Release, Rocm, Xpu
+from torchenv.host import AmdDevice, Capability, Host, IntelDevice, NvidiaDevice, Status
+from torchenv.plan.devices import Considered, Device
+from torchenv.plan.values import Question, Refusal, Remark, Wish
+
+
+def refusal_of_system(release: Release, backend: Backend, ask: Question) -> Refusal | None:
+    """Test the platform, the C library and macOS; none of them can be vouched for."""
+    host, catalogue = ask.host, ask.catalogue
+    if host.platform in catalogue.no_wheels:
+        return Refusal("platform-unsupported", catalogue.no_wheels[host.platform])
+    if host.platform not in backend.platforms:
+        return Refusal("platform-unsupported", f"is not built for {host.platform}")
+    if host.libc is not None and host.libc.family != "glibc":
+        return Refusal("libc-unsupported", f"needs glibc, this host has {host.libc.family}")
+    if host.libc is not None and host.libc.version < release.glibc:
+        needs = f"needs glibc {release.glibc} or newer, this host has {host.libc.version}"
+        return Refusal("libc-too-old", needs)
+    if host.macos is not None and host.macos < release.macos.installs:
+        needs = f"installs on macOS {release.macos.installs} or newer, this host has {host.macos}"
+        return Refusal("macos-too-old", needs)
+    return None
+
+
+def refusal_of_mps(release: Release, host: Host) -> Refusal | None:
+    """Test whether a Mac's GPU would still be used."""
+    if host.macos is not None and host.macos < release.macos.mps:
+        needs = f"uses the GPU (MPS) from macOS {release.macos.mps} on, this host has {host.macos}"
+        return Refusal("macos-too-old", needs)
+    return None
+
+
+def refusal_of_devices(backend: Backend, devices: Iterable[Device], ask: Question) -> Refusal | None:
+    """Test the driver and every device; a build serves all of them or it is refused."""
+    match backend.needs:
+        case Cuda() as cuda:
+            gpus = [each for each in devices if isinstance(each, NvidiaDevice)]
+            # A card without kernels stays so under any driver: its reason comes first.
+            return (
+                _first(_refusal_of_known_gpu(cuda, each, ask) for each in gpus)
+                or _refusal_of_driver(cuda, gpus, ask)
+                or _first(_refusal_of_unknown_gpu(cuda, each, ask) for each in gpus)
+            )
+        case Rocm(gfx=targets):
+            cards = [each for each in devices if isinstance(each, AmdDevice)]
+            return _first(_refusal_of_gfx(targets, each, ask) for each in cards)
+        case Xpu():
+            parts = [each for each in devices if isinstance(each, IntelDevice)]
+            return _first(_refusal_of_xpu(each, ask.wish) for each in parts)
+        case Cpu():
+            return None
+
+
+def refusal_of_packages(
+    release: Release, backend: Backend, ask: Question, *, package_index: bool
+) -> Refusal | None:
+    """Test that the companions that are asked for exist beside this build."""
+    for name in ask.wish.packages:
+        companion = release.companions.get(name)
+        if companion is None:
+            return Refusal("companion-missing", f"has no {name}")
+        if not package_index and companion.exists(backend.tag) is False:
+            said = f"{name} {companion.version} has no {backend.tag} build"
+            return Refusal("companion-missing", f"{said}; leave it out, or take another backend")
+    for name, said in ask.indexes.lacks.get(backend.tag, {}).items():
+        if not package_index:
+            return Refusal("index-lacks-package", f"{name}: {said}")
+    return None
+
+
+def remarks_of(
+    release: Release, backend: Backend, considered: Considered, ask: Question
+) -> tuple[Remark, ...]:
+    """Give what is taken on the user's word, and what nobody knows yet, of a build that was chosen."""
+    wish, catalogue = ask.wish, ask.catalogue
+    remarks = []
+    for name in wish.packages:
+        companion = release.companions.get(name)
+        if companion is not None and companion.exists(backend.tag) is None:
+            said = f"whether {name} {companion.version} is built for {backend.tag} is not known"
+            remarks.append(
+                Remark("companion-unknown", f"{said}; the index is asked before anything is built")
+            )
+    if considered.expected:
+        return tuple(remarks)
+    for device in considered.devices:
+        match backend.needs, device:
+            case Cuda() as cuda, NvidiaDevice():
+                known = _capability(device, ask)
+                if known is None and not _serves_all_driven(cuda, ask):
+                    remarks.append(_vouched(f"{device.name} (compute capability unknown)", backend))
+            case Rocm(), AmdDevice() if device.override in _targets(backend) and wish.accept_override:
+                said = f"{device.name} ({device.gfx}) runs as {device.override}, which nobody supports"
+                remarks.append(Remark("override-accepted", said))
+            case Rocm(), AmdDevice() if _gfx(device, catalogue) is None:
+                remarks.append(_vouched(f"{device.name} (gfx target unknown)", backend))
+            case Xpu(), IntelDevice() if device.xpu is None:
+                remarks.append(_vouched(device.name, backend))
+            case _:
+                pass
+    return tuple(remarks)
+
+
+def driver_system(host: Host) -> str:
+    """Say by which column of a driver table the host's driver is judged."""
+    if host.nvidia.tegra:
+        return "tegra"
+    # Under WSL the driver is that of Windows.
+    return "windows" if host.wsl or host.system == "windows" else "linux"
+
+
+def _first(refusals: Iterable[Refusal | None]) -> Refusal | None:
+    return next((each for each in refusals if each is not None), None)
+
+
+def _refusal_of_driver(cuda: Cuda, gpus: list[NvidiaDevice], ask: Question) -> Refusal | None:
+    host, catalogue = ask.host, ask.catalogue
+    system, driver = driver_system(host), host.nvidia.driver
+    floor = cuda.floor.by_system.get(system)
+    if floor is None:
+        said = f"CUDA {cuda.version} builds do not run on a Jetson's own driver; NVIDIA has wheels for it"
+        return Refusal("platform-unsupported", said)
+    if driver is None or host.nvidia.status is Status.UNREADABLE:
+        # What a driver in disorder says of itself proves nothing.
+        if host.nvidia.status is not Status.FOUND or ask.wish.by_hand:
+            return None
+        return Refusal("driver-unknown", "the version of the NVIDIA driver could not be read; give --backend")
+    if driver < floor:
+        return Refusal("driver-too-old", f"needs driver {floor} or newer, this host has {driver}")
+    for gpu in gpus:
+        capability = gpu.compute_capability or catalogue.capability_named(gpu.name)
+        generation = capability and catalogue.generation(capability)
+        if generation and generation.last is not None and driver.major > generation.last.major:
+            said = f"driver {generation.last} is the last that drives {gpu.name} ({capability})"
+            return Refusal("driver-too-new", f"{said}, this host has {driver}")
+    return None
+
+
+def _refusal_of_known_gpu(cuda: Cuda, gpu: NvidiaDevice, ask: Question) -> Refusal | None:
+    capability, platform = _capability(gpu, ask), ask.host.platform
+    if capability is None or cuda.serves(capability, platform):
+        return None
+    codes = cuda.codes.get(platform.rpartition("-")[2], ())
+    said = f"has no kernels for {gpu.name} (compute capability {capability})"
+    if codes and capability < min(codes):
+        said += f"; its code starts at {min(codes)}"
+    return Refusal("capability-unsupported", said)
+
+
+def _refusal_of_unknown_gpu(cuda: Cuda, gpu: NvidiaDevice, ask: Question) -> Refusal | None:
+    known = _capability(gpu, ask) is not None
+    if known or ask.wish.by_hand or _serves_all_driven(cuda, ask):
+        return None
+    said = f"the compute capability of {gpu.name} is not known, and this build does not serve every card"
+    return Refusal("capability-unknown", f"{said}; give --capability or --backend")
+
+
+def _capability(gpu: NvidiaDevice, ask: Question) -> Capability | None:
+    # `--capability` fills in what the machine does not say itself, and is never held against it.
+    return gpu.compute_capability or ask.wish.capability or ask.catalogue.capability_named(gpu.name)
+
+
+def _serves_all_driven(cuda: Cuda, ask: Question) -> bool:
+    """Say whether the build serves every card that this driver can drive on this platform."""
+    host, catalogue = ask.host, ask.catalogue
+    driver = host.nvidia.driver
+    possible = [
+        each
+        for each in catalogue.capabilities.get(host.platform, ())
+        if driver is None or _drives(catalogue, driver, each)
+    ]
+    return bool(possible) and all(cuda.serves(each, host.platform) for each in possible)
+
+
+def _drives(catalogue: Catalogue, driver: Version, capability: Capability) -> bool:
+    generation = catalogue.generation(capability)
+    return generation is None or generation.drives(driver)
+
+
+def _refusal_of_gfx(targets: frozenset[str], card: AmdDevice, ask: Question) -> Refusal | None:
+    gfx = _gfx(card, ask.catalogue)
+    if card.override in targets and ask.wish.accept_override:
+        return None
+    if gfx is None:
+        if ask.wish.by_hand:
+            return None
+        return Refusal("capability-unknown", f"the gfx target of {card.name} is not known; give --backend")
+    if gfx not in targets:
+        return Refusal("gfx-unsupported", f"has no kernels for {card.name} ({gfx})")
+    return None
+
+
+def _gfx(card: AmdDevice, catalogue: Catalogue) -> str | None:
+    return card.gfx or catalogue.gfx_named(card.name)
+
+
+def _targets(backend: Backend) -> frozenset[str]:
+    return backend.needs.gfx if isinstance(backend.needs, Rocm) else frozenset()
+
+
+def _refusal_of_xpu(part: IntelDevice, wish: Wish) -> Refusal | None:
+    if part.xpu is False:
+        return Refusal("capability-unsupported", f"{part.name} is not among the GPUs that XPU builds are for")
+    if part.xpu is None and not wish.by_hand:
+        said = f"whether XPU builds serve {part.name} is not known; give --backend"
+        return Refusal("capability-unknown", said)
+    return None
+
+
+def _vouched(what: str, backend: Backend) -> Remark:
+    return Remark("vouched", f"{what}: that {backend.tag} serves it is taken on your word")

@@ -1,0 +1,160 @@
+"""One walk through the builds that a host might take, which remembers what it passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from torchenv.catalogue import Backend, Cuda, Release
+from torchenv.plan.devices import MAKERS, Considered, Device
+from torchenv.plan.needs import (
+    refusal_of_devices,
+    refusal_of_mps,
+    refusal_of_packages,
+    refusal_of_system,
+)
+from torchenv.plan.python import choose_python
+from torchenv.plan.values import Build, Question, Refusal, Rejection, Remark, Wish
+
+
+@dataclass(slots=True)
+class Search:
+    """A walk for one question; `rejected` grows with every build that does not suit."""
+
+    ask: Question
+    considered: Considered
+    rejected: list[Rejection] = field(default_factory=list)
+
+    def first(self, releases: Iterable[Release]) -> Build | None:
+        """Take the first build of the first release that suits."""
+        for release in releases:
+            if build := self._of_release(release):
+                return build
+        return None
+
+    def cpu(self, releases: Iterable[Release]) -> Build | None:
+        """Take a CPU build for a host whose devices the user agrees to leave unused."""
+        ask = replace(self.ask, wish=replace(self.ask.wish, backends=()))
+        names = ", ".join(each.name for each in self.considered.devices) or "the accelerator"
+        remark = Remark("accelerator-unused", f"{names} will not be used: --accept-cpu was given")
+        considered = Considered(vendor="cpu", remarks=(*self.considered.remarks, remark))
+        inner = Search(ask, considered)
+        build = inner.first(releases)
+        if build:
+            self.considered = considered
+        return build
+
+    def serving(self, release: Release, devices: Sequence[Device]) -> Build | None:
+        """Find the first build of a release that serves some of the devices; nothing is remembered."""
+        answers = (self._examine(release, backend, devices) for backend in self._ordered(release))
+        return next((each for each in answers if isinstance(each, Build)), None)
+
+    def unrestricted(self, releases: Iterable[Release]) -> Build | None:
+        """Find what would be taken if no backend had been asked for; nothing is remembered."""
+        wish = replace(self.ask.wish, backends=(), by_hand=False)
+        return Search(replace(self.ask, wish=wish), self.considered).first(releases)
+
+    def _of_release(self, release: Release) -> Build | None:
+        chosen: Build | None = None
+        for backend in self._ordered(release):
+            if chosen is not None:
+                said = f"{chosen.backend.tag} comes first"
+                self._reject(release, backend, Refusal("not-preferred", said))
+                continue
+            answer = self._examine(release, backend, self.considered.devices)
+            if isinstance(answer, Refusal):
+                self._reject(release, backend, answer)
+            else:
+                chosen = answer
+        for backend in release.backends:
+            if refusal := self._refusal_of_kind(backend):
+                self._reject(release, backend, refusal)
+        return chosen
+
+    def _ordered(self, release: Release) -> list[Backend]:
+        """Put the builds for this vendor in the order in which they are tried."""
+        ask, vendor = self.ask, self.considered.vendor
+        if ask.indexes.unreachable or vendor == "apple":
+            tag = release.package_index.get(ask.host.platform, "cpu")
+            backend = release.backend(tag)
+            return [backend] if backend and self._may_come_from_package_index(backend) else []
+        builds = [each for each in release.backends if each.vendor == vendor and self._allowed(each)]
+        default = release.defaults.get(vendor)
+        builds.sort(key=lambda each: each.tag != default)
+        newest = self._newest(builds) if ask.wish.prefer == "newest" else None
+        if newest is not None:
+            builds.sort(key=lambda each: each != newest)
+        return builds
+
+    def _newest(self, builds: list[Backend]) -> Backend | None:
+        # The catalogue lists the builds of a kind from the oldest to the newest.
+        kind = sorted(builds, key=lambda each: isinstance(each.needs, Cuda) and each.needs.version)
+        if not kind:
+            return None
+        newest, driver = kind[-1], self.ask.host.nvidia.driver
+        if isinstance(newest.needs, Cuda):
+            paired = newest.needs.paired
+            if driver is None or paired is None or driver < paired:
+                return None
+        return newest
+
+    def _allowed(self, backend: Backend) -> bool:
+        return not self.ask.wish.backends or backend.tag in self.ask.wish.backends
+
+    def _may_come_from_package_index(self, backend: Backend) -> bool:
+        vendor = self.considered.vendor
+        return self._allowed(backend) and vendor in {"apple", "cpu", backend.vendor}
+
+    def _refusal_of_kind(self, backend: Backend) -> Refusal | None:
+        """Say of a build that was not tried why it is not for this host."""
+        vendor = self.considered.vendor
+        if not self._allowed(backend):
+            return Refusal("not-preferred", "is not among the backends that were asked for")
+        if self.ask.indexes.unreachable and not self._may_come_from_package_index(backend):
+            return Refusal("index-unreachable", "its index cannot be reached")
+        if vendor in {backend.vendor, "apple"}:
+            return None
+        match backend.vendor:
+            case "nvidia":
+                return Refusal("driver-missing", "needs an NVIDIA GPU")
+            case "amd":
+                return Refusal("gfx-unsupported", "needs an AMD GPU")
+            case "intel":
+                return Refusal("capability-unsupported", "needs an Intel GPU")
+            case _:
+                return Refusal("not-preferred", f"would leave the {MAKERS[vendor]} device unused")
+
+    def _examine(self, release: Release, backend: Backend, devices: Sequence[Device]) -> Build | Refusal:
+        ask, wish = self.ask, self.ask.wish
+        package_index = ask.indexes.unreachable or self.considered.vendor == "apple"
+        refusal = refusal_of_system(release, backend, ask)
+        if refusal is None and self.considered.vendor == "apple" and not wish.accept_cpu:
+            refusal = refusal_of_mps(release, ask.host)
+        if refusal is None:
+            refusal = refusal_of_devices(backend, devices, ask)
+        if refusal is None:
+            refusal = refusal_of_packages(release, backend, ask, package_index=package_index)
+        if refusal is not None:
+            return refusal
+        python = choose_python(ask, release, backend, package_index=package_index)
+        if isinstance(python, Refusal):
+            return python
+        root = wish.torch_index or ask.catalogue.index_root
+        return Build(
+            release=release,
+            backend=backend,
+            index=None if package_index else f"{root}/{backend.tag}",
+            python=python,
+            requirements=_requirements(release, backend, wish, package_index=package_index),
+            unproven=self.considered.expected,
+        )
+
+    def _reject(self, release: Release, backend: Backend, refusal: Refusal) -> None:
+        self.rejected.append(Rejection(release.version, backend.tag, refusal.code, refusal.message))
+
+
+def _requirements(release: Release, backend: Backend, wish: Wish, *, package_index: bool) -> tuple[str, ...]:
+    # The package index carries no local labels, so a label would match nothing there.
+    label = f"+{backend.local}" if backend.local and not package_index else ""
+    companions = (f"{name}=={release.companions[name].version}" for name in wish.packages)
+    return (f"torch=={release.version}{label}", *companions)

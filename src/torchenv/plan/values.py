@@ -1,0 +1,213 @@
+"""The values of a decision: what was wished for, what was decided, and every reason on the way."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from packaging.version import Version
+
+from torchenv.catalogue import Backend, Catalogue, Release
+from torchenv.host import Capability, Host
+from torchenv.tables import plain
+
+SCHEMA = "torchenv.plan/1"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """What is asked for: the profile with the options of the choice laid over it.
+
+    `backends` restricts the choice; `by_hand` says that a person named the backend on the command line, which
+    vouches for what is unknown and never for what is known to fail.
+    """
+
+    version: str
+    packages: tuple[str, ...] = ()
+    python: str | None = None
+    free_threaded: bool = False
+    backends: tuple[str, ...] = ()
+    by_hand: bool = False
+    prefer: str = "default"
+    devices: tuple[int, ...] | None = None
+    capability: Capability | None = None
+    fallback: bool = True
+    accept_cpu: bool = False
+    accept_override: bool = False
+    offline: bool = False
+    distributed: bool = False
+    torch_index: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexFacts:
+    """What the indexes answered when they were asked; nothing was asked by default.
+
+    `lacks` holds, for a backend's tag, the packages that its index lacks and a sentence on each.
+    """
+
+    unreachable: bool = False
+    lacks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+NOTHING_ASKED = IndexFacts()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """All that a decision is made from."""
+
+    host: Host
+    wish: Wish
+    catalogue: Catalogue
+    indexes: IndexFacts = NOTHING_ASKED
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a build does not suit, as a code of the contract and as a sentence."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A candidate that was looked at and passed over."""
+
+    torch: Version
+    backend: str
+    code: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"torch {self.torch} ({self.backend}): {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something that the decision does not turn on and that a person should know."""
+
+    code: str
+    message: str
+
+
+class Outcome(Enum):
+    """Whether the wish is met, met by an older line, or not at all."""
+
+    AS_REQUESTED = "as-requested"
+    FALLBACK = "fallback"
+    BLOCKED = "blocked"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedPython:
+    """The interpreter: `found` on the host, or one to `fetch`, whose version is then a minor such as 3.13."""
+
+    version: Version
+    path: str | None
+    free_threaded: bool
+    source: str
+
+    @property
+    def minor(self) -> str:
+        """The version by which wheels name it, such as `3.12` or `3.14t`."""
+        return f"{self.version.major}.{self.version.minor}{'t' if self.free_threaded else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class PassedPython:
+    """An interpreter that was looked at and passed over."""
+
+    version: str
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedDevice:
+    """A device of the host, and whether the plan serves it."""
+
+    vendor: str
+    index: int
+    name: str
+    served: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What a careful colleague would say: upgrade, upgrade-at-checkpoint-boundary or stay."""
+
+    verdict: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Build:
+    """The decision itself. `index` None is the default package index."""
+
+    release: Release
+    backend: Backend
+    index: str | None
+    python: PlannedPython
+    requirements: tuple[str, ...]
+    unproven: bool = False
+
+    @property
+    def name(self) -> str:
+        """The environment's name, such as `2.15.0-cu132-py3.12`."""
+        return f"{self.release.version}-{self.backend.tag}-py{self.python.minor}"
+
+    @property
+    def torch(self) -> str:
+        """The torch that must be found inside, with its local label where one is known."""
+        return str(self.release.version) + (f"+{self.backend.local}" if self.backend.local else "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """A decision with its reasons; `build` is None where nothing suits."""
+
+    requested: str
+    outcome: Outcome
+    build: Build | None
+    why: tuple[str, ...] = ()
+    hint: str | None = None
+    devices: tuple[PlannedDevice, ...] = ()
+    rejected: tuple[Rejection, ...] = ()
+    pythons: tuple[PassedPython, ...] = ()
+    warnings: tuple[Remark, ...] = ()
+    advice: Advice = Advice("stay", ())
+
+    def to_document(self) -> dict[str, Any]:
+        """Give the `torchenv.plan/1` document."""
+        build = self.build
+        return {
+            "schema": SCHEMA,
+            "requested": self.requested,
+            "outcome": self.outcome.value,
+            "torch": build and str(build.release.version),
+            "backend": build and build.backend.tag,
+            "index": build and build.index,
+            "python": build and plain(build.python),
+            "requirements": list(build.requirements) if build else [],
+            "environment": build and build.name,
+            "unproven": bool(build and build.unproven),
+            "why": list(self.why),
+            "hint": self.hint,
+            "pip": build and pip_command(build),
+            "devices": plain(self.devices),
+            "rejected": plain(self.rejected),
+            "pythons_passed_over": plain(self.pythons),
+            "warnings": plain(self.warnings),
+            "advice": plain(self.advice),
+        }
+
+
+def pip_command(build: Build) -> str:
+    """Write the plain pip command that would install the same torch into an environment of one's own."""
+    index = [] if build.index is None else ["--index-url", build.index]
+    return shlex.join(["python", "-m", "pip", "install", *build.requirements, *index])
