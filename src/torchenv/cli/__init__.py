@@ -1,0 +1,134 @@
+"""The command line: translates flags into values, calls one action, prints what it gives back."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from torchenv.cli.parser import Parser
+    from torchenv.errors import TorchenvError
+
+# Each command with the module that holds it and one line for people. A module is imported only when its
+# command runs, and says with `options` what it takes and with `run` what it does.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "init": ("init", "write torchenv.toml for this project"),
+    "probe": ("probe", "what this machine has, and how that is known"),
+    "plan": ("plan", "what would be made here, and why nothing else"),
+    "create": ("create", "build a new environment beside the others"),
+    "adopt": ("adopt", "record an environment made elsewhere; it is only read"),
+    "list": ("list", "the environments of this workspace"),
+    "show": ("show", "one environment, with its plan, lock and proofs"),
+    "run": ("run", "run a command in an environment"),
+    "catalogue": ("catalogue", "what PyTorch publishes: show, or check it against the indexes"),
+}
+
+INTERRUPTED = 130
+DEFECT = 70
+WRONG_INPUT = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words in (["--version"], ["-V"]):
+        from torchenv import __version__
+
+        print(f"torchenv {__version__}")
+        return 0
+    from torchenv.errors import TorchenvError
+
+    try:
+        return _run(words)
+    except TorchenvError as error:
+        _explain(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Who read the output has seen enough; what is left to flush at exit must not complain either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        print("this is a defect in torchenv: please report it with the lines above", file=sys.stderr)
+        return DEFECT
+
+
+def _run(words: list[str]) -> int:
+    from importlib import import_module
+
+    from torchenv.cli.context import Context
+
+    at = _command_at(words)
+    if at is None or words[at] not in COMMANDS:
+        return _overview(words, None if at is None else words[at])
+    name = words.pop(at)
+    module = import_module(f"torchenv.cli.{COMMANDS[name][0]}")
+    parser = _parser(f"torchenv {name}", COMMANDS[name][1])
+    module.options(parser)
+    arguments = parser.parse(words)
+    context = Context.of(arguments, os.environ, out=print, say=_teller(arguments))
+    code: int = module.run(arguments, context)
+    return code
+
+
+def _command_at(words: list[str]) -> int | None:
+    """Find the command, which may follow `--root DIR` and other options that all commands take."""
+    return next(
+        (
+            at
+            for at, word in enumerate(words)
+            if not word.startswith("-") and (at == 0 or words[at - 1] != "--root")
+        ),
+        None,
+    )
+
+
+def _overview(words: list[str], name: str | None) -> int:
+    from torchenv.errors import InputError
+    from torchenv.tables import nearest
+
+    if name is not None:
+        hint = nearest(name, COMMANDS) or "`torchenv --help` lists the commands"
+        raise InputError(f"{name!r} is not a command", hint=hint)
+    unknown = [each for each in words if each not in {"-h", "--help"}]
+    if unknown:
+        raise InputError(f"{unknown[0]} must come after a command", hint="`torchenv --help` lists them")
+    width = max(map(len, COMMANDS))
+    print("usage: torchenv COMMAND [OPTIONS]\n")
+    print("Choose, build, prove and roll back PyTorch environments.\n")
+    for command, (_, says) in COMMANDS.items():
+        print(f"  {command:{width}}  {says}")
+    print("\n`torchenv COMMAND --help` says more; `torchenv --version` says which torchenv this is.")
+    return 0 if words else WRONG_INPUT
+
+
+def _parser(program: str, says: str) -> Parser:
+    from torchenv.cli.parser import Parser
+
+    parser = Parser(prog=program, description=f"{says[0].upper()}{says[1:]}.", allow_abbrev=False)
+    parser.add_argument("--root", metavar="DIR", help="the workspace, in place of the project's own")
+    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but results and errors")
+    return parser
+
+
+def _teller(arguments: Namespace) -> Callable[[str], None]:
+    def say(text: str) -> None:
+        if not arguments.quiet:
+            print(text, file=sys.stderr)
+
+    return say
+
+
+def _explain(error: TorchenvError) -> None:
+    print(f"error: {error.message}", file=sys.stderr)
+    if error.hint:
+        print(f"hint: {error.hint}", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""Scripts that an environment's own interpreter runs; torchenv itself never imports them."""
