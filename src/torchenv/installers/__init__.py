@@ -1,0 +1,92 @@
+"""What torchenv asks of an installer, in its own words: lock, create, install."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from torchenv.lock import Lock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockRequest:
+    """What a lock is to hold, for one platform and one Python.
+
+    `requirements` are torch's family, exact and with the label of the build where `torch_index` is
+    given ("torch==2.15.0+cu132"); `packages` everything else. `family` are the names that come from
+    `torch_index` alone, also where only another package asks for them (triton-rocm, rocm, …): the
+    catalogue knows them. Every name outside it never comes from there; nvidia-* are best left out,
+    since the package index keeps what PyTorch's index drops. An index that is None is the default
+    package index. `platform` is linux-x86_64, windows-x86_64, macos-arm64, …; `macos` the oldest
+    macOS that is to be served. Files uploaded on `exclude_newer` or later are left out, torch's
+    family aside, since PyTorch's index gives no dates.
+    """
+
+    requirements: tuple[str, ...]
+    packages: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    torch_index: str | None = None
+    package_index: str | None = None
+    family: frozenset[str] = frozenset()
+    python: str
+    free_threaded: bool = False
+    interpreter: Path | None = None
+    platform: str
+    macos: str | None = None
+    exclude_newer: date | None = None
+
+
+class Installer(Protocol):
+    """What may be swapped; every verb raises `ToolFailed` in the user's words."""
+
+    def lock(self, request: LockRequest) -> Lock:
+        """Choose every package, with its files and hashes; raises `NothingSuits` on a conflict."""
+        ...
+
+    def create(self, environment: Path, python: Path) -> None:
+        """Make an empty environment at a path that does not exist yet."""
+        ...
+
+    def install(self, environment: Path, lock: Path) -> None:
+        """Put exactly what the lock holds into an empty environment, each file by its hash."""
+        ...
+
+
+def interpreter_in(environment: Path) -> Path:
+    """Give the path of the Python of an environment on this system."""
+    if os.name == "nt":
+        return environment / "Scripts" / "python.exe"
+    return environment / "bin" / "python"
+
+
+def pip_equivalent(request: LockRequest) -> tuple[str, ...]:
+    """Give the plain pip commands that ask for the same, for people to read or paste.
+
+    There are two where torch has an index of its own: mixed in one command, pip would take other
+    packages from PyTorch's index and torch from the other one.
+    """
+    import shlex
+
+    def install(requirements: tuple[str, ...], index: str | None) -> str:
+        words = ["python", "-m", "pip", "install", *requirements]
+        return shlex.join([*words, "--index-url", index] if index else words)
+
+    if request.torch_index is None:
+        return (install((*request.requirements, *request.packages), request.package_index),)
+    first = install(request.requirements, request.torch_index)
+    if not request.packages:
+        return (first,)
+    # Naming torch again keeps pip from replacing it on behalf of another package.
+    return first, install((*request.packages, *request.requirements), request.package_index)
+
+
+def name_of(requirement: str) -> str:
+    """Give the normalised name that a PEP 508 requirement begins with."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    return canonicalize_name(Requirement(requirement).name)

@@ -1,0 +1,143 @@
+"""What an installer printed when it failed, turned into the user's words with the remedy."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+from torchenv.errors import NothingSuits, ToolFailed, TorchenvError
+from torchenv.installers import LockRequest, name_of
+from torchenv.process import Completed, End
+
+
+def explained(done: Completed, purpose: str, request: LockRequest | None = None) -> TorchenvError:
+    """Say why `purpose` failed; where the cause is not known, give what the tool said."""
+    said = re.sub(r"\s+", " ", done.err or done.out)
+    return (
+        _no_space(said, purpose)
+        or _other_file(said)
+        or _gone(said)
+        or _unreachable(said)
+        or (_lacking(said, request) if request else None)
+        or _anything_else(done, said, purpose)
+    )
+
+
+def conflict(said: str, request: LockRequest, others: str = "") -> NothingSuits | None:
+    """Name both sides where another package wants another torch; None if that is not the trouble.
+
+    `others` is what would be chosen if torch were free, one `name==version` a line.
+    """
+    # Because all versions of xformers depend on torch==2.14.1 and you require xformers, …
+    # Because lightning==2.5.0 depends on torch>=2.1,<2.15 and …
+    said = re.sub(r"\s+", " ", said)
+    planned = {name_of(each): each for each in request.requirements}
+    wants = re.finditer(r"([\w.\-]+)([=<>!~][^ ]*)? depends? on ([a-z0-9\-]+)(\S+)", said)
+    for who, version, name, wanted in (match.groups() for match in wants):
+        if name in planned and who not in (*planned, "plan", "you"):
+            free = re.search(rf"^{re.escape(who)}==\S+", others, re.MULTILINE)
+            other = free[0] if free else f"{who}{version or ''}"
+            other_torch = f"{name}{wanted.rstrip(',')}"
+            return NothingSuits(
+                f"{other} wants {other_torch}, and the plan has {planned[name]}",
+                hint=f"leave {who} out, or plan a release that it takes: {other_torch}",
+            )
+    return None
+
+
+def _no_space(said: str, purpose: str) -> ToolFailed | None:
+    # Windows says it with error 112, others with 28.
+    if not re.search(r"No space left on device|not enough space on the disk|os error 112", said):
+        return None
+    hint = "free some, or set UV_CACHE_DIR and the workspace (`--root`) to a disk that has more"
+    return ToolFailed(f"could not {purpose}: no space left on the disk", hint=hint)
+
+
+def _other_file(said: str) -> ToolFailed | None:
+    # Hash mismatch for `torch==2.15.0+cu132` Expected: sha256:02ad… Computed: sha256:12ad…
+    # Size mismatch for `torch==2.15.0+cu132`: expected 999 bytes, but downloaded 1000 bytes
+    # pip: torch==2.15.0+cu132 from https://… (from -r …): Expected sha256 02ad… Got 12ad…
+    patterns = (
+        r"Hash mismatch for `(\S+?)` Expected: sha256:(\w+).*? Computed: sha256:(\w+)",
+        r"Size mismatch for `(\S+?)`: expected (\d+ bytes), but downloaded (\d+ bytes)",
+        r"([\w.\-]+==\S+) from \S+ .*?: Expected sha256 (\w+) Got (\w+)",
+    )
+    found = next(filter(None, (re.search(pattern, said) for pattern in patterns)), None)
+    if found is None:
+        return None
+    what, expected, got = found.groups()
+    kind = "" if expected.endswith("bytes") else "sha256 "
+    return ToolFailed(
+        f"{what} is not the file that was locked: expected {kind}{expected}, got {got}",
+        hint="it was damaged on its way or replaced on the index: find out which before you trust it",
+    )
+
+
+def _gone(said: str) -> ToolFailed | None:
+    # Failed to download `x==1` cause: Failed to fetch: https://… cause: HTTP status client error (404 …)
+    found = re.search(r"`([^`]+==[^`]+)` .*?Failed to fetch: `?(http[^` ]+)`?.*? \((40[34]|410) ", said)
+    if found is None:
+        return None
+    what, url, status = found.groups()
+    return ToolFailed(
+        f"{what} can no longer be fetched: {unquote(url)} answered {status}",
+        hint="look for it in a cache or on a mirror, or make the lock again without it",
+    )
+
+
+def _unreachable(said: str) -> ToolFailed | None:
+    found = re.search(r"Failed to fetch: `?(http[^` ]+)`?(.*)", said)
+    if found is None:
+        return None
+    url, causes = found.groups()
+    status = re.search(r"\((\d\d\d [^)]+)\)", causes)
+    if status is not None:
+        login = status[1].startswith(("401", "403", "407"))
+        hint = "give the login through netrc or keyring" if login else "try again later"
+        return ToolFailed(f"{unquote(url)} answered {status[1]}", hint=hint)
+    why = causes.rpartition("cause: ")[2].strip()
+    return ToolFailed(
+        f"cannot reach {unquote(url)}: {why or 'no answer'}",
+        hint="check the network and the proxy, or name a mirror with"
+        " TORCHENV_TORCH_INDEX and TORCHENV_PACKAGE_INDEX",
+    )
+
+
+def _lacking(said: str, request: LockRequest) -> ToolFailed | None:
+    # Because torch was not found in the package registry and plan depends on torch==2.15.0+cu199, …
+    # Because there is no version of torch==2.15.0+cu199 and …
+    # Because only numpy<=2.3.0 is available and plan depends on numpy>=3, …
+    # Because torch==2.15.0+cu132 has no wheels with a matching Python ABI tag (e.g., `cp315`) and …
+    unfit = re.search(r"Because ([\w.\-]+)(\S*) has no wheels with a matching (?:Python|platform)", said)
+    if unfit is not None:
+        python = f"Python {request.python}{'t' if request.free_threaded else ''}"
+        return ToolFailed(
+            f"{_index(unfit[1], request)} has no wheel of {unfit[1]}{unfit[2]}"
+            f" for {python} on {request.platform}",
+            hint="take another Python or another release",
+        )
+    found = re.search(
+        r"Because (?P<none>[\w.\-]+) was not found|no version of (?P<name>[\w.\-]+?)(?P<version>[=<>!~]\S*)|"
+        r"only (?P<some>[\w.\-]+?)[=<>{]\S* (?:is|are) available",
+        said,
+    )
+    if found is None:
+        return None
+    name = found["none"] or found["name"] or found["some"]
+    asked = re.search(rf"depends on ({re.escape(name)}[=<>!~][^ ]*|{re.escape(name)})[ ,]", said)
+    what = asked[1].rstrip(",") if asked else f"{name}{found['version'] or ''}"
+    hint = "look at what the index lists, or choose another version or backend"
+    return ToolFailed(f"{_index(name, request)} has no {what}", hint=hint)
+
+
+def _index(name: str, request: LockRequest) -> str:
+    family = {*request.family, *map(name_of, request.requirements)}
+    index = request.torch_index if name in family else None
+    return index or request.package_index or "the default package index"
+
+
+def _anything_else(done: Completed, said: str, purpose: str) -> ToolFailed:
+    if done.end is not End.EXITED:
+        return ToolFailed(f"could not {purpose}: {done.reason()}")
+    said = re.sub(r"^(warning: \S.*? )?error: ", "", said.strip()) or f"code {done.code}"
+    return ToolFailed(f"could not {purpose}: {said}", hint=f"it was `{done.command}`")

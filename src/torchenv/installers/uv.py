@@ -1,0 +1,241 @@
+"""uv as an installer: torch's family from torch's index, everything else never from it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torchenv.errors import ToolFailed, TorchenvError
+from torchenv.installers import LockRequest, interpreter_in, name_of
+from torchenv.installers.trouble import conflict, explained
+from torchenv.lock import Lock, written
+from torchenv.process import Command, Completed, Runner
+
+
+class Uv:
+    """Locks, creates and installs with the uv that torchenv depends on.
+
+    `link_mode` is uv's own word (clone, copy, hardlink, symlink) or None for uv's choice.
+    """
+
+    def __init__(self, run: Runner, *, program: Path, link_mode: str | None = None) -> None:
+        self._run = run
+        self._program = program
+        self._link_mode = link_mode
+
+    def lock(self, request: LockRequest) -> Lock:
+        with tempfile.TemporaryDirectory(prefix="torchenv-") as folder:
+            raw, bound = self._resolve(request, Path(folder))
+        package_index = request.package_index or self._default_index()
+        index_of = {
+            package["name"]: request.torch_index if package["name"] in bound else package_index
+            for package in raw["packages"]
+        }
+        text = written(raw, index_of={name: index for name, index in index_of.items() if index})
+        return Lock.parse(text, "the lock that uv made")
+
+    def create(self, environment: Path, python: Path) -> None:
+        done = self._run(venv_command(self._program, environment, python))
+        if done.code != 0:
+            raise explained(done, f"make the environment {environment}")
+
+    def install(self, environment: Path, lock: Path) -> None:
+        indexes = Lock.parse(lock.read_text("utf-8"), str(lock)).indexes
+        command = install_command(
+            self._program, environment, lock, indexes=indexes, link_mode=self._link_mode
+        )
+        done = self._run(command)
+        if done.code != 0:
+            raise explained(done, f"install {lock.name} into {environment}")
+
+    def fetch_python(self, python: str) -> Path:
+        """Fetch an interpreter ("3.12", "3.14t") into uv's own store and say where it is."""
+        fetched = self._run(fetch_python_command(self._program, python))
+        if fetched.code != 0:
+            raise explained(fetched, f"fetch Python {python}")
+        found = self._run(find_python_command(self._program, python))
+        return Path(found.check(f"find the Python {python} that uv fetched").strip())
+
+    def _resolve(self, request: LockRequest, folder: Path) -> tuple[dict[str, Any], frozenset[str]]:
+        """Resolve until every package of torch's family is bound to torch's index.
+
+        A source of uv's reaches only what is listed, so a name that another package brings along
+        must be found out first, then listed. Almost always once is enough.
+        """
+        import tomllib
+
+        bound = frozenset(map(name_of, request.requirements)) if request.torch_index else frozenset()
+        if request.torch_index and request.family - bound:
+            bound |= self._family_brought_along(request, folder)
+        while True:
+            _write_project(folder, project(request, bound), request.constraints)
+            done = self._run(lock_command(self._program, folder, request))
+            if done.code != 0:
+                raise self._explained(done, request, folder)
+            raw = tomllib.loads(done.out)
+            missed = request.family & {package["name"] for package in raw["packages"]} - bound
+            if not missed or not request.torch_index:
+                return raw, bound
+            bound |= missed
+
+    def _family_brought_along(self, request: LockRequest, folder: Path) -> frozenset[str]:
+        _write_project(folder, project(request, frozenset()), request.constraints)
+        done = self._run(survey_command(self._program, folder, request))
+        if done.code != 0:
+            raise self._explained(done, request, folder)
+        named = re.findall(r"^([a-z0-9-]+)==", done.out, re.MULTILINE)
+        return request.family & frozenset(named) | frozenset(map(name_of, request.requirements))
+
+    def _explained(self, done: Completed, request: LockRequest, folder: Path) -> TorchenvError:
+        if conflict(done.err, request) is None:
+            return explained(done, "choose the packages", request)
+        # What the others would take if torch were not settled names the other side of the conflict.
+        free = project(request, frozenset(), requirements=())
+        _write_project(folder, free, request.constraints)
+        others = self._run(survey_command(self._program, folder, request))
+        return conflict(done.err, request, others.out) or explained(done, "choose the packages")
+
+    def _default_index(self) -> str | None:
+        # --index-url https://…/simple
+        done = self._run(default_index_command(self._program))
+        found = re.search(r"^--index-url (\S+)$", done.out, re.MULTILINE)
+        return found[1] if found else None
+
+
+def uv_program() -> Path:
+    """Find the uv that came with torchenv, whatever other one is on PATH."""
+    import uv
+
+    try:
+        return Path(uv.find_uv_bin())
+    except FileNotFoundError:
+        raise ToolFailed(
+            "the uv that torchenv depends on is not there",
+            hint="install torchenv again, or use `--installer pip`",
+        ) from None
+
+
+# An index that does not answer is known in seconds; a download that has begun may be slow.
+_SOON = {"UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRIES": "1"}
+
+# The words of torchenv for a platform, and uv's.
+_PLATFORMS = {
+    "linux-x86_64": "x86_64-unknown-linux-gnu",
+    "linux-aarch64": "aarch64-unknown-linux-gnu",
+    "windows-x86_64": "x86_64-pc-windows-msvc",
+    "windows-arm64": "aarch64-pc-windows-msvc",
+    "macos-arm64": "aarch64-apple-darwin",
+    "macos-x86_64": "x86_64-apple-darwin",
+}
+
+
+def lock_command(uv: Path, folder: Path, request: LockRequest) -> Command:
+    """Choose from the project in `folder`: torch's index gives only what is bound to it."""
+    dates: list[str] = []
+    if request.exclude_newer is not None:
+        dates = ["--exclude-newer", f"{request.exclude_newer.isoformat()}T00:00:00Z"]
+        for name in sorted({*request.family, *map(name_of, request.requirements)}):
+            dates += ["--exclude-newer-package", f"{name}=false"]
+    return _compile(uv, folder, request, ["--format", "pylock.toml", *dates])
+
+
+def survey_command(uv: Path, folder: Path, request: LockRequest) -> Command:
+    """Ask which packages there would be at all, from both indexes alike; only names are used."""
+    both = ["--index", request.torch_index] if request.torch_index else []
+    return _compile(uv, folder, request, [*both, "--index-strategy", "unsafe-best-match"])
+
+
+def _compile(uv: Path, folder: Path, request: LockRequest, more: Sequence[str]) -> Command:
+    constraints = ["--constraints", "constraints.txt"] if request.constraints else []
+    index = ["--default-index", request.package_index] if request.package_index else []
+    argv = [str(uv), "pip", "compile", "pyproject.toml", *constraints]
+    argv += ["--no-config", "--no-python-downloads", "--no-header", "--no-annotate"]
+    argv += ["--python", _python(request), "--python-version", request.python]
+    argv += ["--python-platform", _platform(request.platform), *index, *more]
+    macos = {"MACOSX_DEPLOYMENT_TARGET": request.macos} if request.macos else {}
+    return Command(tuple(argv), cwd=folder, env={**_SOON, **macos})
+
+
+def _python(request: LockRequest) -> str:
+    if request.interpreter is not None:
+        return str(request.interpreter)
+    # Only an interpreter tells uv of the free-threaded ABI; else any will do, for its version is
+    # given apart.
+    return f"{request.python}t" if request.free_threaded else sys.executable
+
+
+def _platform(platform: str) -> str:
+    if platform not in _PLATFORMS:
+        hint = f"known are {', '.join(_PLATFORMS)}"
+        raise ToolFailed(f"uv cannot lock for the platform {platform}", hint=hint)
+    return _PLATFORMS[platform]
+
+
+def default_index_command(uv: Path) -> Command:
+    """Ask uv which index it takes by default, so that the lock can say so."""
+    argv = (str(uv), "pip", "compile", "-", "--no-config", "--no-python-downloads", "--no-header")
+    return Command((*argv, "--python", sys.executable, "--emit-index-url"))
+
+
+def venv_command(uv: Path, environment: Path, python: Path) -> Command:
+    argv = (str(uv), "venv", "--no-config", "--no-project", "--no-python-downloads")
+    return Command((*argv, "--python", str(python), str(environment)))
+
+
+def install_command(
+    uv: Path, environment: Path, lock: Path, *, indexes: Sequence[str], link_mode: str | None
+) -> Command:
+    """Install exactly the lock.
+
+    uv looks into its cache only for indexes that it was told of: without them it asks for every
+    wheel again, and fetches it where the index does not say that it may be kept.
+    """
+    argv = [str(uv), "pip", "sync", str(lock), "--require-hashes", "--strict"]
+    argv += ["--no-config", "--no-python-downloads", "--preview-features", "pylock"]
+    argv += ["--python", str(interpreter_in(environment))]
+    for flag, index in zip(["--default-index", *["--index"] * len(indexes)], indexes, strict=False):
+        argv += [flag, index]
+    argv += ["--link-mode", link_mode] if link_mode else []
+    return Command(tuple(argv), env={"UV_HTTP_CONNECT_TIMEOUT": "5"})
+
+
+def fetch_python_command(uv: Path, python: str) -> Command:
+    argv = (str(uv), "python", "install", "--no-config", "--no-bin", "--no-registry", python)
+    return Command(argv, env=_SOON)
+
+
+def find_python_command(uv: Path, python: str) -> Command:
+    argv = (str(uv), "python", "find", "--no-config", "--no-project", "--managed-python")
+    return Command((*argv, "--no-python-downloads", python))
+
+
+def project(request: LockRequest, bound: frozenset[str], *, requirements: Sequence[str] | None = None) -> str:
+    """Write the project that uv resolves: `bound` names come from torch's index and nothing else.
+
+    Explicit means that no other name is ever looked up there. PyTorch's index answers 403 where it
+    has nothing, and so does a mirror of it: that is no refusal.
+    """
+    named = list(request.requirements if requirements is None else requirements)
+    brought = sorted(bound - set(map(name_of, named)))
+    lines = ["[project]", 'name = "plan"', 'version = "0"', "dependencies = ["]
+    lines += [f"    {_quoted(each)}," for each in (*named, *brought, *request.packages)]
+    lines += ["]"]
+    if request.torch_index and bound:
+        lines += ["", "[[tool.uv.index]]", 'name = "torch"', f"url = {_quoted(request.torch_index)}"]
+        lines += ["explicit = true", "ignore-error-codes = [403]", "", "[tool.uv.sources]"]
+        lines += [f'{name} = {{ index = "torch" }}' for name in sorted(bound)]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _write_project(folder: Path, text: str, constraints: Sequence[str]) -> None:
+    (folder / "pyproject.toml").write_text(text, "utf-8")
+    (folder / "constraints.txt").write_text("".join(f"{each}\n" for each in constraints), "utf-8")

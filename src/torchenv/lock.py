@@ -1,0 +1,178 @@
+"""A lock: PEP 751 text with hashes, from which the same environment can be built again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from torchenv.errors import InputError
+from torchenv.tables import Table
+
+if TYPE_CHECKING:
+    from packaging.pylock import Package, Pylock
+
+
+@dataclass(frozen=True, slots=True)
+class LockedFile:
+    """One file that may be installed: its name, where it lay, and its sha256."""
+
+    name: str
+    url: str
+    sha256: str
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LockedPackage:
+    """One package at one version; `index` is where it was chosen from, if the lock says so.
+
+    `version` keeps torch's local label: 2.15.0+cu132. A package from version control has no
+    version and no files: its commit is its hash.
+    """
+
+    name: str
+    version: str | None
+    index: str | None
+    files: tuple[LockedFile, ...]
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The text of a lock and what it says; the same lock is always the same bytes."""
+
+    text: str
+    packages: tuple[LockedPackage, ...]
+
+    @classmethod
+    def parse(cls, text: str, source: str) -> Lock:
+        """Read a lock and refuse what cannot be trusted or rebuilt; `source` names its file.
+
+        Raises `InputError` for invalid PEP 751, a file without a sha256, a folder of one machine,
+        or an address with a password in it.
+        """
+        raw = Table.from_toml(text, source).raw()
+        # 54 ms, which commands that only compare digests do not pay.
+        from packaging.pylock import Pylock, PylockValidationError
+
+        try:
+            pylock = Pylock.from_dict(raw)
+        except PylockValidationError as error:
+            hint = "make the lock again"
+            raise InputError(f"{source}: not a valid lock: {error}", hint=hint) from None
+        return cls(text, _packages(pylock, source))
+
+    @cached_property
+    def digest(self) -> str:
+        """The sha256 of the text, as `sha256:…`: two locks that agree are the same lock."""
+        return f"sha256:{hashlib.sha256(self.text.encode()).hexdigest()}"
+
+    @cached_property
+    def versions(self) -> Mapping[str, str]:
+        """The version of each package, by its normalised name."""
+        return {each.name: each.version for each in self.packages if each.version is not None}
+
+    @cached_property
+    def indexes(self) -> tuple[str, ...]:
+        """The indexes that its packages were chosen from, each once, in order."""
+        return tuple(sorted({each.index for each in self.packages if each.index}))
+
+
+def written(raw: Mapping[str, Any], *, index_of: Mapping[str, str]) -> str:
+    """Give the text of a decoded lock, with the index of each package written in.
+
+    A lock without `index` makes an installer fetch again what it has in its cache. Keys and
+    packages come in a fixed order, so that whoever writes the same lock writes the same bytes.
+    """
+    head = {key: value for key, value in raw.items() if key != "packages"}
+    lines = [f"{key} = {_toml(value)}" for key, value in {**head, "created-by": "torchenv"}.items()]
+    for package in sorted(raw["packages"], key=lambda each: (each["name"], str(each))):
+        index = index_of.get(package["name"])
+        known = {**package, "index": index} if index and _from_index(package) else package
+        lines += ["", "[[packages]]"]
+        lines += [
+            f"{key} = {_lines(known[key]) if key == 'wheels' else _toml(known[key])}"
+            for key in sorted(known, key=_rank)
+        ]
+    return "\n".join(lines) + "\n"
+
+
+_ORDER = ("name", "version", "marker", "requires-python", "index", "vcs", "archive", "sdist")
+
+
+def _rank(key: str) -> tuple[int, str]:
+    return (_ORDER.index(key) if key in _ORDER else len(_ORDER), key)
+
+
+def _from_index(package: Mapping[str, Any]) -> bool:
+    return not {"vcs", "directory", "archive"} & package.keys()
+
+
+def _lines(wheels: list[Any]) -> str:
+    return "[\n" + "".join(f"    {_toml(wheel)},\n" for wheel in wheels) + "]"
+
+
+def _toml(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            # A JSON string is a TOML string, but for this one character.
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case datetime():
+            return value.isoformat().replace("+00:00", "Z")
+        case list():
+            return f"[{', '.join(map(_toml, value))}]"
+        case dict():
+            members = ", ".join(f"{_key(key)} = {_toml(each)}" for key, each in value.items())
+            return f"{{ {members} }}"
+        case _:
+            return str(value)
+
+
+def _key(key: str) -> str:
+    bare = key.replace("-", "").replace("_", "")
+    return key if bare.isascii() and bare.isalnum() else json.dumps(key)
+
+
+def _packages(pylock: Pylock, source: str) -> tuple[LockedPackage, ...]:
+    return tuple(
+        LockedPackage(
+            package.name,
+            None if package.version is None else str(package.version),
+            _without_password(package.index, package.name, source),
+            _files(package, source),
+        )
+        for package in pylock.packages
+    )
+
+
+def _files(package: Package, source: str) -> tuple[LockedFile, ...]:
+    if package.directory is not None:
+        hint = "leave it out of the lock and install it by hand afterwards"
+        raise InputError(f"{source}: {package.name} is a folder of one machine", hint=hint)
+    files = []
+    for file in (*(package.wheels or ()), package.sdist, package.archive):
+        if file is None:
+            continue
+        url = _without_password(file.url or file.path, package.name, source) or ""
+        name = getattr(file, "filename", None) or url.rpartition("/")[2]
+        if "sha256" not in file.hashes:
+            hint = "make the lock again: without it nobody can tell that a file was replaced"
+            raise InputError(f"{source}: {package.name}: {name} has no sha256", hint=hint)
+        files.append(LockedFile(name, url, file.hashes["sha256"], file.size))
+    return tuple(files)
+
+
+def _without_password(url: str | None, name: str, source: str) -> str | None:
+    if url is not None and urlsplit(url).password is not None:
+        raise InputError(
+            f"{source}: {name}: an address in the lock holds a password",
+            hint="a lock is shared: give the password through netrc or keyring and lock again",
+        )
+    return url
