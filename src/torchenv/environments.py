@@ -1,0 +1,363 @@
+"""What an environment on disk is and holds, read from its files; nothing in it is ever run or imported."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from torchenv.errors import InputError
+
+# The file by which an environment that torchenv built is known again after its directory has moved.
+IDENTITY_FILE = ".torchenv-id"
+
+
+class Layout(Enum):
+    """How an environment is laid out, which says who manages it."""
+
+    VENV = "venv"
+    CONDA = "conda"
+    SYSTEM = "system"
+    USER = "user"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Installation:
+    """One environment as its files tell it.
+
+    `python` is as exact as the files say (3.12.4, or only 3.12); `interpreter` is how the environment is
+    started and `base` what it stands on; `torch` has its local label, such as 2.14.1+cu126.
+    `made_at` is where its maker says that it was made, where it says so.
+    """
+
+    path: Path
+    layout: Layout
+    python: str | None = None
+    interpreter: Path | None = None
+    base: Path | None = None
+    site_packages: tuple[Path, ...] = ()
+    torch: str | None = None
+    made_at: Path | None = None
+
+    @property
+    def backend(self) -> str | None:
+        """The label of its torch, such as `cu126` or `cpu`; None for a build without one."""
+        return self.torch.partition("+")[2] or None if self.torch else None
+
+    @property
+    def moved(self) -> bool:
+        """Whether it was made at another place: its scripts name interpreters that are no longer there."""
+        return self.made_at is not None and self.made_at != self.path
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLine:
+    """One file of a distribution, by its path; the digest is hexadecimal SHA-256, where RECORD has one."""
+
+    path: Path
+    digest: str | None
+    size: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Distribution:
+    """An installed package, by its `*.dist-info` directory.
+
+    `requested` means that someone asked for it by name; `direct_url` is the text of the file that says
+    it came from a path, an archive or a repository rather than from an index.
+    """
+
+    name: str
+    version: str
+    info: Path
+    requested: bool = False
+    requires: tuple[str, ...] = ()
+    direct_url: str | None = None
+
+    def record(self) -> Iterator[RecordLine]:
+        """Give the files that its installer says it wrote; none where the installer keeps no list."""
+        text = _read(self.info / "RECORD")
+        if text is None:
+            return
+        site = str(self.info.parent)
+        for row in csv.reader(text.splitlines()):
+            # torch/version.py,sha256=3iQ2fJ…,1024
+            if len(row) == 3:
+                path, digest, size = row
+                yield RecordLine(
+                    # Scripts are written as ../../../bin/torchrun.
+                    Path(os.path.normpath(f"{site}/{path}")),
+                    _hexadecimal(digest),
+                    int(size) if size.isdecimal() else None,
+                )
+
+
+def describe(path: Path) -> Installation:
+    """Read what is at `path`: a venv, a conda environment, a system Python, or a `--user` directory.
+
+    An interpreter stands for the environment it is in. Raises `InputError` where there is none.
+    """
+    path = Path(os.path.abspath(path))
+    if path.is_file() and path.parent.name in {"bin", "Scripts"}:
+        path = path.parent.parent
+    elif path.is_file():
+        path = path.parent
+    if (path / "pyvenv.cfg").is_file():
+        return _describe_venv(path)
+    if (path / "conda-meta").is_dir():
+        return _describe_conda(path)
+    if _interpreter(path):
+        return _describe_system(path)
+    sites = _site_packages(path)
+    if sites:
+        minor = _minor_of(sites[-1])
+        return Installation(
+            path=path, layout=Layout.USER, python=minor, site_packages=sites, torch=torch_version(sites)
+        )
+    hint = "give the directory of a venv or of a conda environment, or the path of an interpreter"
+    raise InputError(f"{path}: no Python environment is there", hint=hint)
+
+
+def distributions(installation: Installation) -> tuple[Distribution, ...]:
+    """Give the installed packages by name; what stands first on the path hides what comes later."""
+    found: dict[str, Distribution] = {}
+    for site in installation.site_packages:
+        for info in sorted(site.glob("*.dist-info")):
+            distribution = _distribution(info)
+            if distribution:
+                found.setdefault(canonical(distribution.name), distribution)
+    return tuple(found[name] for name in sorted(found))
+
+
+def strayed_scripts(installation: Installation) -> tuple[tuple[Path, str], ...]:
+    """Give the scripts that would start an interpreter outside the environment, each with that interpreter."""
+    directory = installation.path / ("Scripts" if (installation.path / "Scripts").is_dir() else "bin")
+    scripts = sorted(each for each in directory.glob("*") if each.is_file() and not each.is_symlink())
+    starts = ((script, _started_by(script)) for script in scripts)
+    own = f"{installation.path}{os.sep}"
+    return tuple((script, python) for script, python in starts if python and not python.startswith(own))
+
+
+def torch_version(site_packages: tuple[Path, ...]) -> str | None:
+    """Read torch's version with its local label, which its metadata leave out, without importing it."""
+    for site in site_packages:
+        text = _read(site / "torch" / "version.py")
+        # __version__ = '2.14.1+cu130'
+        match = re.search(r"""^__version__(?::\s*\w+)?\s*=\s*['"]([^'"]+)['"]""", text or "", re.MULTILINE)
+        if match:
+            return match[1]
+        info = next(iter(sorted(site.glob("torch-*.dist-info"))), None)
+        if info is not None:
+            return info.name.removeprefix("torch-").removesuffix(".dist-info")
+    return None
+
+
+def identity(path: Path) -> str | None:
+    """Give what an environment is known by wherever its directory goes; None where nothing tells.
+
+    Where torchenv may not leave its own file, a venv is known by its pyvenv.cfg and the moment that was
+    written, and a conda environment by the first entry of its history: renaming keeps both, and an
+    environment made anew at the same place has others.
+    """
+    own = _read(path / IDENTITY_FILE)
+    if own is not None:
+        return own.strip()
+    settings, history = path / "pyvenv.cfg", path / "conda-meta" / "history"
+    if (text := _read(settings)) is not None:
+        return f"venv-{_short_digest(f'{settings.stat().st_mtime_ns} {text}')}"
+    if (text := _read(history)) is not None:
+        return f"conda-{_short_digest(text[:200].partition('<==')[0])}"
+    return None
+
+
+def new_identity() -> str:
+    """Make up what a new environment will be known by."""
+    return os.urandom(16).hex()
+
+
+def canonical(name: str) -> str:
+    """Give the one spelling of a package's name: Foo_Bar is foo-bar."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _describe_venv(path: Path) -> Installation:
+    settings = _settings(_read(path / "pyvenv.cfg") or "")
+    # venv writes `version = 3.12.1`, uv `version_info = 3.12.1`, virtualenv `version_info = 3.12.1.final.0`.
+    version = re.match(r"\d+\.\d+(\.\d+)?", settings.get("version") or settings.get("version_info", ""))
+    sites = _site_packages(path)
+    base = _base(path, settings)
+    if settings.get("include-system-site-packages") == "true" and base:
+        sites += _site_packages(base.parent.parent if base.parent.name == "bin" else base.parent)
+    return Installation(
+        path=path,
+        layout=Layout.VENV,
+        python=version[0] if version else None,
+        interpreter=_interpreter(path),
+        base=base,
+        site_packages=sites,
+        torch=torch_version(sites),
+        made_at=_made_at(path, settings),
+    )
+
+
+def _settings(text: str) -> dict[str, str]:
+    # home = /usr/bin
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {key.strip().lower(): value.strip() for key, _, value in pairs}
+
+
+def _base(path: Path, settings: dict[str, str]) -> Path | None:
+    # virtualenv writes base-executable, venv executable; uv only the directory, and links to the rest.
+    for key in ("base-executable", "executable"):
+        if settings.get(key):
+            return Path(settings[key])
+    inside = _interpreter(path)
+    if inside is not None and inside.is_symlink():
+        return Path(os.path.realpath(inside))
+    home = settings.get("home")
+    return next((each for each in _interpreters(Path(home))), None) if home else None
+
+
+def _made_at(path: Path, settings: dict[str, str]) -> Path | None:
+    # command = /usr/bin/python3.12 -m venv --without-pip /home/u/project/.venv
+    stated = re.search(r"-m venv\s(?:.*\s)?(/.*|[A-Za-z]:\\.*)$", settings.get("command", ""))
+    if stated is None:
+        # uv and virtualenv say it in the scripts that a shell reads: VIRTUAL_ENV='/home/u/project/.venv'
+        activate = _read(path / "bin" / "activate") or _read(path / "Scripts" / "activate") or ""
+        pattern = r"""^\s*(?:export )?VIRTUAL_ENV=['"]?([^'"$\n]+)['"]?\s*$"""
+        stated = re.search(pattern, activate, re.MULTILINE)
+    if stated is None:
+        return None
+    made_at = Path(stated[1])
+    # A project may be reached by more names than one.
+    return path if made_at.exists() and made_at.samefile(path) else made_at
+
+
+def _describe_conda(path: Path) -> Installation:
+    # conda-meta/python-3.12.4-h194c7f8_0_cpython.json
+    meta = next(iter(sorted((path / "conda-meta").glob("python-[0-9]*.json"))), None)
+    sites = _site_packages(path)
+    interpreter = _interpreter(path)
+    return Installation(
+        path=path,
+        layout=Layout.CONDA,
+        python=meta.name.split("-")[1] if meta else None,
+        interpreter=interpreter,
+        base=interpreter,
+        site_packages=sites,
+        torch=torch_version(sites),
+    )
+
+
+def _describe_system(path: Path) -> Installation:
+    interpreter = _interpreter(path)
+    assert interpreter is not None
+    real = Path(os.path.realpath(interpreter))
+    sites = _site_packages(path)
+    named = re.fullmatch(r"python(\d\.\d+t?)", real.name)
+    if named:
+        # A prefix such as /usr holds several; only the one that `python3` means is looked at.
+        sites = tuple(each for each in sites if _minor_of(each) in {named[1], "3"})
+    version = named[1] if named else (_minor_of(sites[-1]) if sites else None)
+    patch = _read(path / "include" / f"python{version}" / "patchlevel.h")
+    # #define PY_VERSION              "3.12.4"
+    exact = re.search(r'^#define\s+PY_VERSION\s+"([^"]+)"', patch or "", re.MULTILINE)
+    return Installation(
+        path=path,
+        layout=Layout.SYSTEM,
+        python=exact[1] if exact else version,
+        interpreter=interpreter,
+        base=real,
+        site_packages=sites,
+        torch=torch_version(sites),
+    )
+
+
+def _interpreter(path: Path) -> Path | None:
+    places = (path / "bin", path / "Scripts", path)
+    return next((each for place in places for each in _interpreters(place)), None)
+
+
+def _interpreters(directory: Path) -> Iterator[Path]:
+    for name in ("python", "python3", "python.exe"):
+        # A link is one even where the interpreter it leads to is gone.
+        if (directory / name).is_symlink() or (directory / name).is_file():
+            yield directory / name
+
+
+def _site_packages(path: Path) -> tuple[Path, ...]:
+    patterns = (
+        "lib/python3*/site-packages",
+        "lib64/python3*/site-packages",
+        # Debian keeps what is managed by apt apart, without the minor version.
+        "local/lib/python3*/dist-packages",
+        "lib/python3*/dist-packages",
+        "Lib/site-packages",
+        # %APPDATA%\\Python\\Python312\\site-packages, for --user on Windows
+        "Python3*/site-packages",
+    )
+    found: dict[tuple[int, int], Path] = {}
+    for pattern in patterns:
+        for site in sorted(path.glob(pattern)):
+            # lib64 is often a link to lib, and some systems do not tell Lib from lib.
+            status = site.stat()
+            found.setdefault((status.st_dev, status.st_ino), site)
+    return tuple(found.values())
+
+
+def _minor_of(site: Path) -> str | None:
+    match = re.fullmatch(r"python(3(?:\.\d+t?)?)|Python3(\d+)", site.parent.name)
+    if match is None:
+        return None
+    return match[1] or f"3.{match[2]}"
+
+
+def _distribution(info: Path) -> Distribution | None:
+    # Name, Version and Requires-Dist stand in the headers, before the description.
+    headers = (_read(info / "METADATA") or "").partition("\n\n")[0]
+    fields = re.findall(r"^(Name|Version|Requires-Dist):\s*(.*)$", headers, re.MULTILINE)
+    given = dict(fields)
+    if "Name" not in given or "Version" not in given:
+        return None
+    return Distribution(
+        name=given["Name"].strip(),
+        version=given["Version"].strip(),
+        info=info,
+        requested=(info / "REQUESTED").is_file(),
+        requires=tuple(value.strip() for key, value in fields if key == "Requires-Dist"),
+        direct_url=_read(info / "direct_url.json"),
+    )
+
+
+def _started_by(script: Path) -> str | None:
+    with script.open("rb") as file:
+        head = file.read(4096)
+    # #!/home/u/project/.venv/bin/python
+    # A path that is long or has spaces: #!/bin/sh, then ''''exec' "/home/u/my project/.venv/bin/python" "$0" "$@"
+    match = re.match(rb"""#!\s*(?:/bin/sh\s+''''exec'\s+"?)?([^"\n]*python[^"\n/\\]*?)(?:"|\s|$)""", head)
+    return os.fsdecode(match[1]) if match else None
+
+
+def _hexadecimal(digest: str) -> str | None:
+    # sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU, Base64 for addresses, without padding
+    from base64 import urlsafe_b64decode
+
+    kind, _, encoded = digest.partition("=")
+    return urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).hex() if kind == "sha256" else None
+
+
+def _short_digest(text: str) -> str:
+    from hashlib import sha256
+
+    return sha256(text.encode()).hexdigest()[:32]
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None

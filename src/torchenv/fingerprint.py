@@ -1,0 +1,192 @@
+"""The fingerprint of an environment: one line a file, so that a change by anyone shows and can be named."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+
+from torchenv.environments import Installation, Layout, distributions
+
+# Other environments and the cache of a conda base lie inside it, and are none of its own.
+_CONDA_OTHERS = frozenset({"envs", "pkgs"})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file. `content` is `sha256:…`, `-> target` of a link, or empty where RECORD vouches for it."""
+
+    size: int
+    mtime_ns: int
+    mode: int
+    content: str
+
+    def __str__(self) -> str:
+        return f"{self.size} {self.mtime_ns} {self.mode:o} {self.content or '-'}"
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What was in an environment; `entries` go by paths relative to it, with forward slashes."""
+
+    entries: Mapping[str, Entry]
+
+    @cached_property
+    def text(self) -> str:
+        """One line a file, in the order of their paths: what is kept in order to name a difference later."""
+        return "".join(f"{path}\t{entry}\n" for path, entry in self.entries.items())
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the whole, `sha256:…`."""
+        return f"sha256:{sha256(self.text.encode('utf-8', 'surrogateescape')).hexdigest()}"
+
+    @classmethod
+    def parse(cls, text: str) -> Fingerprint:
+        """Read back what `text` gave."""
+        return cls(dict(map(_parsed, text.splitlines())))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One file that is not as it was: `what` is added, missing, changed, touched or mode."""
+
+    path: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {_SAID[self.what]}"
+
+
+_SAID = {
+    "added": "was added",
+    "missing": "is missing",
+    "changed": "was changed",
+    "touched": "was written again",
+    "mode": "has other permissions",
+}
+
+
+def fingerprint(installation: Installation) -> Fingerprint:
+    """Look at every file of an environment but byte-code caches; read only those that no RECORD vouches for."""
+    vouched = {
+        str(line.path)
+        for distribution in distributions(installation)
+        for line in distribution.record()
+        if line.digest
+    }
+    if installation.layout is Layout.CONDA:
+        vouched |= _vouched_by_conda(installation.path)
+    found = {path: status for root in _roots(installation) for path, status in files(root)}
+    read = [path for path, status in found.items() if stat.S_ISREG(status.st_mode) and path not in vouched]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        contents = dict(zip(read, pool.map(content, read), strict=True))
+    base = installation.path
+    entries = {
+        relative(path, base): Entry(
+            size=0 if stat.S_ISLNK(status.st_mode) else status.st_size,
+            mtime_ns=0 if stat.S_ISLNK(status.st_mode) else status.st_mtime_ns,
+            mode=stat.S_IMODE(status.st_mode),
+            content=_link(path) if stat.S_ISLNK(status.st_mode) else contents.get(path, ""),
+        )
+        for path, status in found.items()
+    }
+    return Fingerprint(dict(sorted(entries.items())))
+
+
+def differences(before: Fingerprint, after: Fingerprint) -> tuple[Difference, ...]:
+    """Name each file that differs, in the order of their paths."""
+    paths = sorted(before.entries.keys() | after.entries.keys())
+    compared = ((path, _difference(before.entries.get(path), after.entries.get(path))) for path in paths)
+    return tuple(Difference(path, what) for path, what in compared if what)
+
+
+def files(root: str | Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Give every file and link under `root` but byte-code caches; a link to a directory is a link."""
+    waiting = [str(root)]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name != "__pycache__":
+                        waiting.append(entry.path)
+                elif not entry.name.endswith(".pyc"):
+                    yield entry.path, entry.stat(follow_symlinks=False)
+
+
+def content(path: str) -> str:
+    """Give the digest of a file, `sha256:…`; one that this user may not read is `unreadable`."""
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    except OSError:
+        return "unreadable"
+    digest = sha256()
+    try:
+        while block := os.read(handle, 1 << 20):
+            digest.update(block)
+    finally:
+        os.close(handle)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def relative(path: str, base: Path) -> str:
+    """Give a path as the fingerprint writes it; what lies outside the environment keeps its whole path."""
+    inside = path.removeprefix(f"{base}{os.sep}")
+    return inside.replace(os.sep, "/")
+
+
+def _roots(installation: Installation) -> Iterable[Path]:
+    match installation.layout:
+        case Layout.VENV:
+            return (installation.path,)
+        case Layout.CONDA:
+            return tuple(
+                each
+                for each in installation.path.iterdir()
+                if each.is_dir() and each.name not in _CONDA_OTHERS
+            )
+        case Layout.SYSTEM | Layout.USER:
+            # A prefix such as /usr is a whole machine; only what pip could change in it is looked at.
+            return installation.site_packages
+
+
+def _vouched_by_conda(path: Path) -> set[str]:
+    # Conda's list of a package: {"files": ["lib/libz.so.1", …], …}, with a digest of each.
+    import json
+
+    vouched: set[str] = set()
+    for meta in (path / "conda-meta").glob("*.json"):
+        listed = json.loads(meta.read_text(encoding="utf-8")).get("files", ())
+        vouched.update(os.path.normpath(f"{path}/{each}") for each in listed)
+    return vouched
+
+
+def _link(path: str) -> str:
+    return f"-> {os.readlink(path)}"
+
+
+def _difference(before: Entry | None, after: Entry | None) -> str | None:
+    match before, after:
+        case None, _:
+            return "added"
+        case _, None:
+            return "missing"
+        case Entry(), Entry() if (before.size, before.content) != (after.size, after.content):
+            return "changed"
+        case Entry(), Entry() if before.mode != after.mode:
+            return "mode"
+        case Entry(), Entry() if before.mtime_ns != after.mtime_ns:
+            # Read again, it may well be the same: who vouches for it is RECORD, not its time.
+            return "touched"
+    return None
+
+
+def _parsed(line: str) -> tuple[str, Entry]:
+    path, _, rest = line.rpartition("\t")
+    size, mtime_ns, mode, kept = rest.split(" ", 3)
+    return path, Entry(int(size), int(mtime_ns), int(mode, 8), "" if kept == "-" else kept)
