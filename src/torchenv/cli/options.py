@@ -15,10 +15,18 @@ def add_choice(parser: ArgumentParser) -> None:
     """Declare the options that steer what is chosen."""
     group = parser.add_argument_group("the choice")
     group.add_argument("version", nargs="?", help="a version (2.15.0), a line (2.15), a range or `latest`")
-    group.add_argument("--profile", metavar="NAME|FILE", help="what is wanted; else torchenv.toml, else `default`")
-    group.add_argument("--host", metavar="FILE", action="append", help="plan for the machine that FILE describes")
-    group.add_argument("--backend", metavar="B", action="append", help="take only this backend, such as cu132")
-    group.add_argument("--python", metavar="V|PATH", help="the interpreter: a version (3.12, 3.14t) or a path")
+    group.add_argument(
+        "--profile", metavar="NAME|FILE", help="what is wanted; else torchenv.toml, else `default`"
+    )
+    group.add_argument(
+        "--host", metavar="FILE", action="append", help="plan for the machine that FILE describes"
+    )
+    group.add_argument(
+        "--backend", metavar="B", action="append", help="take only this backend, such as cu132"
+    )
+    group.add_argument(
+        "--python", metavar="V|PATH", help="the interpreter: a version (3.12, 3.14t) or a path"
+    )
     group.add_argument("--capability", metavar="8.9", help="the compute capability, where it cannot be read")
     group.add_argument("--devices", metavar="0,1", help="consider only these devices")
     group.add_argument("--prefer", choices=PREFERENCES, help="the default backend, or the newest one")
@@ -29,7 +37,9 @@ def add_choice(parser: ArgumentParser) -> None:
     )
     group.add_argument("--offline", action="store_true", help="use no network")
     group.add_argument("--installer", choices=INSTALLERS, help="what installs the packages")
-    group.add_argument("--catalogue", metavar="FILE", help="a catalogue of your own, laid over the packaged one")
+    group.add_argument(
+        "--catalogue", metavar="FILE", help="a catalogue of your own, laid over the packaged one"
+    )
 
 
 def wish(arguments: Namespace, environ: Mapping[str, str], profile: Profile) -> Wish:

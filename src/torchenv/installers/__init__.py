@@ -21,7 +21,7 @@ class LockRequest:
     `torch_index` alone, also where only another package asks for them (triton-rocm, rocm, …): the
     catalogue knows them. Every name outside it never comes from there; nvidia-* are best left out,
     since the package index keeps what PyTorch's index drops. An index that is None is the default
-    package index. `platform` is linux-x86_64, windows-x86_64, macos-arm64, …; `macos` the oldest
+    package index. `platform` is linux-x86_64, windows-x86_64, darwin-arm64, …; `macos` the oldest
     macOS that is to be served. Files uploaded on `exclude_newer` or later are left out, torch's
     family aside, since PyTorch's index gives no dates.
     """

@@ -129,8 +129,8 @@ _PLATFORMS = {
     "linux-aarch64": "aarch64-unknown-linux-gnu",
     "windows-x86_64": "x86_64-pc-windows-msvc",
     "windows-arm64": "aarch64-pc-windows-msvc",
-    "macos-arm64": "aarch64-apple-darwin",
-    "macos-x86_64": "x86_64-apple-darwin",
+    "darwin-arm64": "aarch64-apple-darwin",
+    "darwin-x86_64": "x86_64-apple-darwin",
 }
 
 

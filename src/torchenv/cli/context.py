@@ -1,0 +1,148 @@
+"""What a command has at hand: settings, and the ports to the disk, to programs and to the terminal."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchenv.errors import InputError
+from torchenv.settings import project_directory, workspace
+
+if TYPE_CHECKING:
+    from torchenv.catalogue import Catalogue
+    from torchenv.host import Host
+    from torchenv.profile import Profile
+    from torchenv.store import Store
+
+PROJECT_FILE = "torchenv.toml"
+
+
+@dataclass(frozen=True)
+class Context:
+    """The settings of one run. `out` takes results, for stdout; `say` takes news, for stderr."""
+
+    arguments: Namespace
+    environ: Mapping[str, str]
+    cwd: Path
+    home: Path | None
+    out: Callable[[str], None]
+    say: Callable[[str], None]
+
+    @classmethod
+    def of(
+        cls,
+        arguments: Namespace,
+        environ: Mapping[str, str],
+        *,
+        out: Callable[[str], None],
+        say: Callable[[str], None],
+    ) -> Context:
+        """Look at where the command was started; raises `InputError` where that place is gone."""
+        try:
+            cwd = Path.cwd()
+        except FileNotFoundError:
+            raise InputError(
+                "the current directory no longer exists", hint="change to one that does"
+            ) from None
+        try:
+            home = Path.home()
+        except RuntimeError:
+            home = None
+        return cls(arguments, dict(environ), cwd, home, out, say)
+
+    @cached_property
+    def project(self) -> Path | None:
+        """The directory of the project that the command was started in, if it is in one."""
+        return project_directory(self.cwd, home=self.home, exists=Path.exists)
+
+    @cached_property
+    def root(self) -> Path:
+        """The workspace's directory."""
+        return workspace(
+            self.arguments.root,
+            self.environ,
+            cwd=self.cwd,
+            home=self.home,
+            exists=Path.exists,
+            user_data=self._user_data,
+        )
+
+    @cached_property
+    def store(self) -> Store:
+        """The workspace on disk."""
+        from torchenv.store import Store
+
+        return Store(self.root)
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """The packaged catalogue, with the user's own laid over it."""
+        from torchenv import resources
+
+        named = getattr(self.arguments, "catalogue", None) or self.environ.get("TORCHENV_CATALOGUE")
+        return resources.catalogue(self.cwd / named if named else None)
+
+    @cached_property
+    def profile(self) -> Profile:
+        """What is wanted: `--profile`, else TORCHENV_PROFILE, else the project's file, else the default."""
+        from torchenv import resources
+        from torchenv.profile import Profile
+
+        named = getattr(self.arguments, "profile", None) or self.environ.get("TORCHENV_PROFILE")
+        if named is None and self.project is not None and (self.project / PROJECT_FILE).is_file():
+            named = str(self.project / PROJECT_FILE)
+        if named is None:
+            return Profile.from_toml(*resources.profile("default"))
+        if named.endswith(".toml") or "/" in named or "\\" in named:
+            return Profile.from_toml(read_text(self.cwd / named, "the profile"), named)
+        return Profile.from_toml(*resources.profile(named))
+
+    @cached_property
+    def host(self) -> Host:
+        """The machine: the one that `--host` describes, else this one."""
+        from torchenv.host import Host
+
+        files = getattr(self.arguments, "host", None)
+        if files:
+            return Host.from_json(read_text(self.cwd / files[0], "the host file"), files[0])
+        return self.probe()
+
+    def probe(self, *, sysroot: Path | None = None) -> Host:
+        """Look at this machine."""
+        from torchenv.probe import Sources, probe
+
+        sources = Sources.of_machine(self.environ, sysroot=sysroot, home=self.home)
+        return probe(sources, project=self.project or self.cwd, now=self.now())
+
+    def now(self) -> datetime:
+        """Give the time, in UTC and to the second."""
+        return datetime.now(UTC).replace(microsecond=0)
+
+    def print_json(self, document: Mapping[str, Any]) -> None:
+        """Print a document on stdout."""
+        import json
+
+        self.out(json.dumps(document, indent=2, ensure_ascii=False))
+
+    def _user_data(self) -> Path:
+        if self.home is None:
+            hint = "name a workspace with --root DIR or TORCHENV_HOME"
+            raise InputError("this user has no home directory to keep a workspace in", hint=hint)
+        from platformdirs import user_data_path
+
+        return user_data_path("torchenv", appauthor=False)
+
+
+def read_text(path: Path, what: str) -> str:
+    """Read a file that the user named; raises `InputError`."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{what} {path} is not UTF-8 text") from None
+    except OSError as error:
+        raise InputError(f"{what} {path} cannot be read: {error.strerror or error}") from None

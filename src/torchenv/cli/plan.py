@@ -1,0 +1,34 @@
+"""`torchenv plan`: what would be made here, and why nothing else."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from torchenv.cli.context import Context
+from torchenv.cli.options import add_choice, wish
+from torchenv.errors import NothingSuits
+from torchenv.plan import Outcome, resolve
+
+
+def options(parser: ArgumentParser) -> None:
+    """Declare what the command takes."""
+    add_choice(parser)
+    parser.add_argument("--online", action="store_true", help="ask the index whether it has what is planned")
+    parser.add_argument("--json", action="store_true", help="print the torchenv.plan/1 document")
+
+
+def run(arguments: Namespace, context: Context) -> int:
+    """Plan and print; nothing is changed, and without `--online` no network is asked."""
+    asked = wish(arguments, context.environ, context.profile)
+    plan = resolve(context.host, asked, context.catalogue)
+    if arguments.online:
+        from torchenv.actions.ask_index import asked_again
+
+        plan = asked_again(plan, context.host, asked, context.catalogue, context.fetch)
+    if arguments.json:
+        context.print_json(plan.to_document())
+    else:
+        from torchenv.render.plan import plan_text
+
+        context.out(plan_text(plan))
+    return NothingSuits.exit_code if plan.outcome is Outcome.BLOCKED else 0
