@@ -28,7 +28,10 @@ class Disk:
 
     def write(self, path: Path, text: str) -> None:
         """Write a file and wait until it is on the disk."""
-        with explained(path), path.open("w", encoding="utf-8", newline="\n") as file:
+        with (
+            explained(path),
+            path.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as file,
+        ):
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

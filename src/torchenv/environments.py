@@ -12,9 +12,6 @@ from pathlib import Path
 
 from torchenv.errors import InputError
 
-# The file by which an environment that torchenv built is known again after its directory has moved.
-IDENTITY_FILE = ".torchenv-id"
-
 
 class Layout(Enum):
     """How an environment is laid out, which says who manages it."""
@@ -101,7 +98,7 @@ def describe(path: Path) -> Installation:
 
     An interpreter stands for the environment it is in. Raises `InputError` where there is none.
     """
-    path = Path(os.path.abspath(path))
+    path = Path(os.path.normpath(path.absolute()))
     if path.is_file() and path.parent.name in {"bin", "Scripts"}:
         path = path.parent.parent
     elif path.is_file():
@@ -134,7 +131,7 @@ def distributions(installation: Installation) -> tuple[Distribution, ...]:
 
 
 def strayed_scripts(installation: Installation) -> tuple[tuple[Path, str], ...]:
-    """Give the scripts that would start an interpreter outside the environment, each with that interpreter."""
+    """Give the scripts that would start an interpreter from outside, each with that interpreter."""
     directory = installation.path / ("Scripts" if (installation.path / "Scripts").is_dir() else "bin")
     scripts = sorted(each for each in directory.glob("*") if each.is_file() and not each.is_symlink())
     starts = ((script, _started_by(script)) for script in scripts)
@@ -154,29 +151,6 @@ def torch_version(site_packages: tuple[Path, ...]) -> str | None:
         if info is not None:
             return info.name.removeprefix("torch-").removesuffix(".dist-info")
     return None
-
-
-def identity(path: Path) -> str | None:
-    """Give what an environment is known by wherever its directory goes; None where nothing tells.
-
-    Where torchenv may not leave its own file, a venv is known by its pyvenv.cfg and the moment that was
-    written, and a conda environment by the first entry of its history: renaming keeps both, and an
-    environment made anew at the same place has others.
-    """
-    own = _read(path / IDENTITY_FILE)
-    if own is not None:
-        return own.strip()
-    settings, history = path / "pyvenv.cfg", path / "conda-meta" / "history"
-    if (text := _read(settings)) is not None:
-        return f"venv-{_short_digest(f'{settings.stat().st_mtime_ns} {text}')}"
-    if (text := _read(history)) is not None:
-        return f"conda-{_short_digest(text[:200].partition('<==')[0])}"
-    return None
-
-
-def new_identity() -> str:
-    """Make up what a new environment will be known by."""
-    return os.urandom(16).hex()
 
 
 def canonical(name: str) -> str:
@@ -337,8 +311,9 @@ def _started_by(script: Path) -> str | None:
     with script.open("rb") as file:
         head = file.read(4096)
     # #!/home/u/project/.venv/bin/python
-    # A path that is long or has spaces: #!/bin/sh, then ''''exec' "/home/u/my project/.venv/bin/python" "$0" "$@"
-    match = re.match(rb"""#!\s*(?:/bin/sh\s+''''exec'\s+"?)?([^"\n]*python[^"\n/\\]*?)(?:"|\s|$)""", head)
+    # Where that is long or has spaces, #!/bin/sh and then
+    # '''exec' "/home/u/my project/.venv/bin/python" "$0" "$@"
+    match = re.match(rb"""#!\s*(?:/bin/sh\s+'''exec'\s+"?)?([^"\n]*python[^"\n/\\]*?)(?:"|\s|$)""", head)
     return os.fsdecode(match[1]) if match else None
 
 
@@ -348,12 +323,6 @@ def _hexadecimal(digest: str) -> str | None:
 
     kind, _, encoded = digest.partition("=")
     return urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).hex() if kind == "sha256" else None
-
-
-def _short_digest(text: str) -> str:
-    from hashlib import sha256
-
-    return sha256(text.encode()).hexdigest()[:32]
 
 
 def _read(path: Path) -> str | None:

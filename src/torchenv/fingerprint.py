@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -49,7 +50,7 @@ class Fingerprint:
     @classmethod
     def parse(cls, text: str) -> Fingerprint:
         """Read back what `text` gave."""
-        return cls(dict(map(_parsed, text.splitlines())))
+        return cls(dict(map(_parsed, text.split("\n")[:-1])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,9 @@ class Difference:
         return f"{self.path}: {_SAID[self.what]}"
 
 
+# Each file has one line, whatever its name.
+_ONE_LINE = {ord("\t"): "\\t", ord("\n"): "\\n"}
+
 _SAID = {
     "added": "was added",
     "missing": "is missing",
@@ -73,7 +77,7 @@ _SAID = {
 
 
 def fingerprint(installation: Installation) -> Fingerprint:
-    """Look at every file of an environment but byte-code caches; read only those that no RECORD vouches for."""
+    """Look at every file of an environment but byte-code caches; read those that no RECORD vouches for."""
     vouched = {
         str(line.path)
         for distribution in distributions(installation)
@@ -110,7 +114,8 @@ def files(root: str | Path) -> Iterator[tuple[str, os.stat_result]]:
     """Give every file and link under `root` but byte-code caches; a link to a directory is a link."""
     waiting = [str(root)]
     while waiting:
-        with os.scandir(waiting.pop()) as entries:
+        # What vanishes under the eye, or may not be read, is not there for this user.
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     if entry.name != "__pycache__":
@@ -137,7 +142,7 @@ def content(path: str) -> str:
 def relative(path: str, base: Path) -> str:
     """Give a path as the fingerprint writes it; what lies outside the environment keeps its whole path."""
     inside = path.removeprefix(f"{base}{os.sep}")
-    return inside.replace(os.sep, "/")
+    return inside.replace(os.sep, "/").translate(_ONE_LINE)
 
 
 def _roots(installation: Installation) -> Iterable[Path]:
@@ -167,7 +172,7 @@ def _vouched_by_conda(path: Path) -> set[str]:
 
 
 def _link(path: str) -> str:
-    return f"-> {os.readlink(path)}"
+    return "-> " + os.readlink(path).translate(_ONE_LINE)  # noqa: PTH115 - 20,000 paths are strings here
 
 
 def _difference(before: Entry | None, after: Entry | None) -> str | None:

@@ -1,0 +1,313 @@
+"""The workspace on disk, which only this module writes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torchenv.disk import Disk, explained, refused
+from torchenv.errors import InputError, WorkspaceError
+from torchenv.identity import IDENTITY_FILE, identity
+from torchenv.manifest import Manifest
+from torchenv.record import Environment, Kind
+
+# The filelock package would do this part too, and costs 52 ms to import: half of what a rollback may take.
+if sys.platform == "win32":
+    import msvcrt
+
+    # The byte that is locked cannot be read by others, so it lies beyond what the file says.
+    _LOCKED_BYTE = 1 << 30
+
+    def _try_to_lock(handle: int) -> bool:
+        os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+else:
+    import fcntl
+
+    def _try_to_lock(handle: int) -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """An environment is where the manifest says."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """An environment was found again at another place, where it came with its workspace or project."""
+
+    path: Path
+    was: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """Another environment is where the manifest says that one was."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Nothing is where the manifest says."""
+
+    path: Path
+
+
+Whereabouts = InPlace | Moved | Replaced | Gone
+
+
+class Store:
+    """One workspace. Reading takes no lock and never waits; every writing method needs `locked`.
+
+    Raises `WorkspaceError` where the disk refuses or is not as the manifest says.
+    """
+
+    def __init__(self, root: Path, *, say: Say = lambda _: None, disk: Disk | None = None) -> None:
+        self.root = root
+        self.environments = root / "envs"
+        self.current = root / "current"
+        self.manifest_path = root / "manifest.toml"
+        self.last_good_path = root / "manifest.toml.last-good"
+        self._lock_file = root / "lock"
+        self._trash = root / "trash"
+        self._say = say
+        self._disk = disk or Disk()
+        self._held = False
+
+    # Reading.
+
+    def read(self) -> Manifest:
+        """Give the manifest, which is empty where there is no workspace yet."""
+        try:
+            text = self.manifest_path.read_text(encoding="utf-8")
+            return Manifest.from_toml(text, str(self.manifest_path))
+        except FileNotFoundError:
+            if not self.last_good_path.exists():
+                return Manifest()
+            raise self._damaged(f"{self.manifest_path} is missing") from None
+        except UnicodeDecodeError:
+            raise self._damaged(f"{self.manifest_path}: not a text") from None
+        except InputError as error:
+            raise self._damaged(error.message) from None
+        except OSError as error:
+            raise refused(self.manifest_path, error) from None
+
+    def _damaged(self, message: str) -> WorkspaceError:
+        if self.last_good_path.exists():
+            hint = (
+                f"its last good copy is {self.last_good_path}: look through that, then copy it to its place"
+            )
+        else:
+            hint = f"no good copy of it is kept; the environments are in {self.environments}"
+        return WorkspaceError(message, hint=hint)
+
+    def locate(self, environment: Environment) -> Whereabouts:
+        """Find an environment on the disk, also after its project or workspace was renamed.
+
+        A new environment that someone made at its place is not taken for it.
+        """
+        path = Path(environment.path)
+        known = environment.identity
+        for place in (path, *self._other_places(path)):
+            if place.is_dir() and (known is None or identity(place) == known):
+                return InPlace(path) if place == path else Moved(place, was=path)
+        return Replaced(path) if path.is_dir() else Gone(path)
+
+    def _other_places(self, path: Path) -> Iterator[Path]:
+        was = self.read().root
+        if was is None or Path(was) == self.root:
+            return
+        for before, now in ((Path(was), self.root), (Path(was).parent, self.root.parent)):
+            if path.is_relative_to(before):
+                yield now / path.relative_to(before)
+
+    def lock_path(self, number: int) -> Path:
+        """Where the lock of an environment is kept, also after the environment was removed."""
+        return self.root / "locks" / f"pylock.{number}.toml"
+
+    def plan_path(self, number: int) -> Path:
+        """Where the plan that an environment was built by is kept."""
+        return self.root / "plans" / f"{number}.json"
+
+    def fingerprint_path(self, number: int) -> Path:
+        """Where the lines of an environment's fingerprint are kept."""
+        return self.root / "fingerprints" / f"{number}.txt"
+
+    # Writing.
+
+    @contextmanager
+    def locked(self, purpose: str) -> Iterator[None]:
+        """Hold the workspace against other writers; waits for the one that holds it, and says for what.
+
+        `purpose` is what others are told that they wait for, such as `torchenv create 2.15`.
+        """
+        assert not self._held
+        self._disk.make_directory(self.root)
+        with explained(self._lock_file):
+            handle = os.open(self._lock_file, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            self._wait_for(handle)
+            # On a full disk the others do not learn for whom they wait; that stops nobody from a rollback.
+            with suppress(OSError):
+                os.ftruncate(handle, 0)
+                os.lseek(handle, 0, os.SEEK_SET)
+                os.write(handle, f"{purpose} (process {os.getpid()} on {_host_name()})\n".encode())
+            self._held = True
+            yield
+        finally:
+            self._held = False
+            os.close(handle)
+
+    def _wait_for(self, handle: int) -> None:
+        waiting = False
+        while True:
+            with explained(self._lock_file):
+                if _try_to_lock(handle):
+                    return
+            if not waiting:
+                waiting = True
+                os.lseek(handle, 0, os.SEEK_SET)
+                holder = os.read(handle, 1000).decode(errors="replace").strip() or "another run"
+                self._say(f"waiting for {holder}, which is changing {self.root}")
+            time.sleep(0.1)
+
+    def write(self, manifest: Manifest) -> None:
+        """Put this manifest in the place of the other at once, then a copy beside it."""
+        text = replace(manifest, root=str(self.root)).to_toml()
+        self._put(self.manifest_path, text)
+        # Two files, so that an editor or a disk that spoils one leaves the other.
+        self._put(self.last_good_path, text)
+
+    def write_lock(self, number: int, text: str) -> Path:
+        """Keep the lock of an environment."""
+        return self._keep(self.lock_path(number), text)
+
+    def write_plan(self, number: int, text: str) -> Path:
+        """Keep the plan of an environment."""
+        return self._keep(self.plan_path(number), text)
+
+    def write_fingerprint(self, number: int, text: str) -> Path:
+        """Keep the lines of a fingerprint, so that a difference can be named later."""
+        return self._keep(self.fingerprint_path(number), text)
+
+    def mark(self, environment: Environment) -> None:
+        """Leave in a new environment what it will be known by."""
+        assert environment.identity is not None
+        self._put(self._directory(environment) / IDENTITY_FILE, f"{environment.identity}\n")
+
+    def clear_unfinished(self) -> Manifest:
+        """Bring the disk to what the manifest says after a run that was stopped, and give the manifest."""
+        manifest = self.read()
+        self._put_back_wrongly_discarded(manifest)
+        unfinished = manifest.unfinished()
+        for environment in unfinished:
+            self._say(f"clearing environment {environment}, which an earlier run left unfinished")
+            self.discard(environment)
+            manifest = manifest.cleared(environment.number)
+            for kept in (self.lock_path, self.plan_path, self.fingerprint_path):
+                self._disk.delete(kept(environment.number))
+        if unfinished:
+            self.write(manifest)
+        self.empty_trash()
+        self.remake_current(manifest)
+        return manifest
+
+    def discard(self, environment: Environment) -> None:
+        """Rename the directory of an environment away, to where `empty_trash` deletes it."""
+        directory = self._directory(environment)
+        if directory.exists():
+            self._disk.make_directory(self._trash)
+            self._disk.rename(directory, self._trash / directory.name)
+
+    def empty_trash(self) -> None:
+        """Delete what was discarded; what another program holds open is left for the next time."""
+        for directory in self._discarded():
+            if not self._disk.delete(directory):
+                self._say(f"{directory} could not be deleted whole; the next run tries again")
+
+    def remake_current(self, manifest: Manifest) -> None:
+        """Make `current` lead to the environment in use: by a link, or as a small file where none is allowed."""
+        environment = manifest.in_use
+        if environment is None or _leads_to(self.current) == environment.path:
+            return
+        beside = self.current.with_name("current.new")
+        try:
+            self._disk.delete(beside)
+            if not self._disk.link(beside, Path(environment.path)):
+                self._disk.write(beside, f"{environment.path}\n")
+            if os.name == "nt" and self.current.is_symlink():
+                # Windows puts nothing in the place of a link to a directory.
+                self._disk.delete(self.current)
+            self._disk.rename(beside, self.current)
+        except WorkspaceError as error:
+            # The manifest says what is in use. This is for editors and people.
+            self._say(f"`current` could not be remade: {error}")
+
+    def _put(self, path: Path, text: str) -> None:
+        assert self._held, "only the run that holds the workspace may write to it"
+        beside = path.with_name(f"{path.name}.new")
+        try:
+            self._disk.write(beside, text)
+            self._disk.rename(beside, path)
+        except WorkspaceError:
+            self._disk.delete(beside)
+            raise
+
+    def _keep(self, path: Path, text: str) -> Path:
+        self._disk.make_directory(path.parent)
+        self._put(path, text)
+        return path
+
+    def _directory(self, environment: Environment) -> Path:
+        # A manifest that someone edited must not lead to deleting what lies elsewhere.
+        name = Path(environment.path).name
+        if environment.kind is not Kind.BUILT or not name.startswith(f"{environment.number}-"):
+            raise WorkspaceError(
+                f"{environment.path} is not one of torchenv's own environments: it is left alone"
+            )
+        return self.environments / name
+
+    def _put_back_wrongly_discarded(self, manifest: Manifest) -> None:
+        # A run may stop between renaming an environment away and recording that it was removed.
+        built = {Path(each.path).name: each for each in manifest.environments if each.kind is Kind.BUILT}
+        for directory in self._discarded():
+            environment = built.get(directory.name)
+            if environment and environment.on_disk and not (self.environments / directory.name).exists():
+                self._disk.rename(directory, self.environments / directory.name)
+
+    def _discarded(self) -> tuple[Path, ...]:
+        return tuple(sorted(self._trash.iterdir())) if self._trash.is_dir() else ()
+
+
+def _leads_to(current: Path) -> str | None:
+    with suppress(OSError, UnicodeDecodeError):
+        return str(current.readlink()) if current.is_symlink() else current.read_text("utf-8").rstrip("\n")
+    return None
+
+
+def _host_name() -> str:
+    if sys.platform != "win32":
+        return os.uname().nodename
+    import platform
+
+    return platform.node()
