@@ -11,11 +11,12 @@ import platform
 import sys
 import sysconfig
 import time
+from typing import Any
 
 
 def main() -> int:
     request = json.loads(sys.argv[1])
-    report: dict[str, object] = {
+    report: dict[str, Any] = {
         "python": platform.python_version(),
         "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
         "prefix": sys.prefix,
@@ -36,10 +37,10 @@ def main() -> int:
     return 0
 
 
-def installed():
+def installed() -> dict[str, str]:
     from importlib.metadata import distributions
 
-    found = {}
+    found: dict[str, str] = {}
     for each in distributions():
         name = each.metadata["Name"]
         if name:
@@ -47,7 +48,7 @@ def installed():
     return dict(sorted(found.items()))
 
 
-def describe(torch):
+def describe(torch: Any) -> dict[str, Any]:
     version = torch.version
     return {
         "version": str(torch.__version__),
@@ -60,16 +61,16 @@ def describe(torch):
     }
 
 
-def codes(torch):
+def codes(torch: Any) -> list[str]:
     """List the targets that the build has code for; this works without a device."""
     try:
-        flags = torch._C._cuda_getArchFlags()
+        flags: str | None = torch._C._cuda_getArchFlags()
     except AttributeError:
         return []
     return (flags or "").split()
 
 
-def devices(torch):
+def devices(torch: Any) -> list[str]:
     names = []
     if torch.cuda.is_available():
         names += [f"cuda:{index}" for index in range(torch.cuda.device_count())]
@@ -82,9 +83,9 @@ def devices(torch):
     return names
 
 
-def compute(torch, name):
+def compute(torch: Any, name: str) -> dict[str, Any]:
     """Multiply two small matrices on the device and on the CPU: available is not enough."""
-    result = {"device": name}
+    result: dict[str, Any] = {"device": name}
     try:
         kind = name.partition(":")[0]
         if kind in ("cuda", "xpu"):
@@ -104,7 +105,7 @@ def compute(torch, name):
     return result
 
 
-def tried(name):
+def tried(name: str) -> str | None:
     try:
         importlib.import_module(name)
     except BaseException as error:
@@ -112,7 +113,7 @@ def tried(name):
     return None
 
 
-def said(error):
+def said(error: BaseException) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0].strip() if lines else ''}"
 

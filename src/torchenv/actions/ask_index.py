@@ -1,0 +1,69 @@
+"""Ask the index of a plan whether it has what is planned, and plan again where it has not."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from packaging.requirements import Requirement
+from packaging.version import Version
+from torchenv.indexes import Fetch, ProjectPage, project
+
+from torchenv.catalogue import Catalogue
+from torchenv.errors import ToolFailed
+from torchenv.host import Host
+from torchenv.plan import Build, IndexFacts, Outcome, Plan, Wish, resolve
+
+
+def asked_again(plan: Plan, host: Host, wish: Wish, catalogue: Catalogue, fetch: Fetch) -> Plan:
+    """Give the plan that holds once the indexes were asked.
+
+    Where PyTorch's index cannot be reached, the package index's build is planned if it is of the same release
+    and serves this host; else `ToolFailed` is raised. What an index lacks is a reason in the new plan.
+    """
+    facts = IndexFacts()
+    while plan.build is not None and plan.build.index is not None:
+        try:
+            lacks = _lacking(plan.build, host, fetch)
+        except ToolFailed as unreachable:
+            return _from_package_index(plan.build, host, wish, catalogue, unreachable)
+        if not lacks:
+            return plan
+        facts = IndexFacts(lacks={**facts.lacks, plan.build.backend.tag: lacks})
+        plan = resolve(host, wish, catalogue, facts)
+    return plan
+
+
+def _lacking(build: Build, host: Host, fetch: Fetch) -> dict[str, str]:
+    """Say of each package of torch's family that the plan names what its index lacks."""
+    assert build.index is not None
+    root, _, tag = build.index.rpartition("/")
+    wanted = [Requirement(each) for each in build.requirements]
+    with ThreadPoolExecutor(len(wanted)) as pool:
+        pages = list(pool.map(lambda each: project(root, tag, each.name, fetch), wanted))
+    lacks = {}
+    for requirement, page in zip(wanted, pages, strict=True):
+        version = Version(next(iter(requirement.specifier)).version)
+        if page is None or not page.has(version, python=build.python.minor, platform=host.platform):
+            lacks[requirement.name] = _said(requirement, page, build, host)
+    return lacks
+
+
+def _said(requirement: Requirement, page: ProjectPage | None, build: Build, host: Host) -> str:
+    wanted = f"{requirement} for Python {build.python.minor} on {host.platform}"
+    if page is None or not page.versions:
+        return f"{build.index} has no {requirement.name}, and {wanted} is needed"
+    newest = max(page.versions)
+    return f"{build.index} does not have {wanted}; its newest is {newest}"
+
+
+def _from_package_index(
+    build: Build, host: Host, wish: Wish, catalogue: Catalogue, unreachable: ToolFailed
+) -> Plan:
+    plan = resolve(host, wish, catalogue, IndexFacts(unreachable=True))
+    if plan.outcome is Outcome.BLOCKED or plan.build is None or plan.build.release != build.release:
+        tag = build.backend.tag
+        raise ToolFailed(
+            f"{unreachable.message}, and the package index has no build that serves this host like {tag}",
+            hint=unreachable.hint,
+        )
+    return plan

@@ -1,0 +1,162 @@
+"""Prove from inside an environment that it is what was planned."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+
+from torchenv.catalogue import Cuda, Rocm
+from torchenv.errors import ToolFailed
+from torchenv.host import Capability, Host, NvidiaDevice
+from torchenv.installers import interpreter_in
+from torchenv.plan import Build, Plan
+from torchenv.plan.devices import devices_of
+from torchenv.process import Command, Runner
+
+SCRIPT = Path(__file__).parent.parent / "inside" / "check.py"
+
+# Importing torch for the first time reads gigabytes, on a network disk for minutes.
+TIME_LIMIT = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the script inside said; `data` is its JSON object."""
+
+    data: Mapping[str, Any]
+
+    @property
+    def torch(self) -> Mapping[str, Any]:
+        """What torch says of itself; empty where it could not be imported."""
+        return self.data.get("torch") or {}
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices on which something was computed, by name."""
+        computed = (each for each in self.data.get("devices", ()) if each["computes"])
+        return tuple(str(each.get("name") or each["device"]) for each in computed)
+
+
+def command(environment: Path, imports: tuple[str, ...], extra: Mapping[str, str]) -> Command:
+    """Write the command that looks at an environment from inside, isolated from all others."""
+    request = json.dumps({"imports": list(imports)})
+    python = str(interpreter_in(environment))
+    return Command((python, "-I", "-B", str(SCRIPT), request), cwd=environment, env=extra)
+
+
+def look(run: Runner, environment: Path, imports: tuple[str, ...], extra: Mapping[str, str]) -> Report:
+    """Run the script inside; raises `ToolFailed` where it gives no answer."""
+    completed = run(command(environment, imports, extra), timeout=TIME_LIMIT)
+    out = completed.check("look at the new environment from inside")
+    try:
+        return Report(json.loads(out.strip().splitlines()[-1]))
+    except (IndexError, json.JSONDecodeError):
+        raise ToolFailed(
+            f"the check inside {environment} gave no answer", hint=f"run it: {completed.command}"
+        ) from None
+
+
+def visibility(plan: Plan, host: Host) -> Mapping[str, str]:
+    """Give the variables that show torch only the devices that the plan serves, where it leaves some out."""
+    build = plan.build
+    if build is None:
+        return {}
+    mine = [each for each in plan.devices if each.vendor == build.backend.vendor]
+    served = ",".join(str(each.index) for each in mine if each.served)
+    if not served or all(each.served for each in mine):
+        return {}
+    match build.backend.needs:
+        case Cuda():
+            return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": served}
+        case Rocm():
+            return {"HIP_VISIBLE_DEVICES": _among_gpus(plan, host)}
+        case _:
+            return {}
+
+
+def mismatches(plan: Plan, host: Host, report: Report) -> tuple[str, ...]:
+    """Say everything in which an environment differs from its plan; nothing where it is as planned."""
+    build = plan.build
+    assert build is not None
+    return tuple(_mismatches(plan, build, host, report))
+
+
+def _mismatches(plan: Plan, build: Build, host: Host, report: Report) -> Iterator[str]:
+    if error := report.data.get("torch_error"):
+        yield f"torch does not import: {error}"
+        return
+    yield from _version(build, str(report.torch["version"]))
+    yield from _runtime(build, report)
+    yield from _codes(build, plan, host, report)
+    yield from _computing(build, plan, report)
+    for name, error in report.data["imports"].items():
+        if error is not None:
+            yield f"{name} does not import: {error}"
+
+
+def _version(build: Build, found: str) -> Iterator[str]:
+    # The package index's wheels carry their label inside only, and macOS wheels carry none.
+    wanted = build.torch if build.index is not None else str(build.release.version)
+    same = found == wanted if "+" in wanted else Version(found).public == Version(wanted).public
+    if not same:
+        yield f"torch is {found}, and {wanted} was planned"
+
+
+def _runtime(build: Build, report: Report) -> Iterator[str]:
+    torch = report.torch
+    match build.backend.needs:
+        case Cuda(version=version) if torch.get("cuda") != str(version):
+            yield f"torch was built for CUDA {torch.get('cuda')}, and CUDA {version} was planned"
+        case Rocm() if not torch.get("hip"):
+            yield "torch was not built for ROCm"
+        case _:
+            pass
+
+
+def _codes(build: Build, plan: Plan, host: Host, report: Report) -> Iterator[str]:
+    """Compare the code that the build really holds with the devices, whatever the catalogue says of it."""
+    if not isinstance(build.backend.needs, Cuda):
+        return
+    # sm_75 sm_80 sm_86 sm_90 sm_100 sm_120
+    numbers = [each[3:].rstrip("af") for each in report.torch.get("codes", ()) if each.startswith("sm_")]
+    codes = [Capability.of_code(int(each)) for each in numbers if each.isdecimal()]
+    served = {each.index for each in plan.devices if each.served}
+    for device in devices_of("nvidia", host):
+        if not isinstance(device, NvidiaDevice) or device.index not in served:
+            continue
+        capability = device.compute_capability
+        if (
+            codes
+            and capability
+            and not any(build.backend.needs.rule.runs(each, capability) for each in codes)
+        ):
+            yield f"torch holds no code for {device.name} ({capability}), only for {_listed(codes)}"
+
+
+def _computing(build: Build, plan: Plan, report: Report) -> Iterator[str]:
+    results = report.data.get("devices", ())
+    for result in results:
+        if not result["computes"]:
+            why = result.get("error") or "the result differs from the CPU's"
+            yield f"{result.get('name') or result['device']} does not compute: {why}"
+    # Availability on paper is not enough: a plan for devices must have computed on one.
+    expected = not build.unproven and any(each.served for each in plan.devices)
+    if expected and not results:
+        names = ", ".join(each.name for each in plan.devices if each.served)
+        yield f"torch sees no device, and {names} is there"
+
+
+def _among_gpus(plan: Plan, host: Host) -> str:
+    # HIP counts the GPUs that ROCm shows it, in the order of the topology.
+    indices = [each.index for each in devices_of("amd", host)]
+    served = (each.index for each in plan.devices if each.vendor == "amd" and each.served)
+    return ",".join(str(indices.index(each)) for each in served)
+
+
+def _listed(codes: list[Capability]) -> str:
+    return ", ".join(map(str, sorted(codes)))

@@ -1,0 +1,27 @@
+"""What an action needs of the outside: disk, installer, programs, network, a clock and a listener."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from torchenv.indexes import Fetch
+
+from torchenv.installers import Installer
+from torchenv.process import Runner
+from torchenv.store import Store
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ports:
+    """The ports of one run. `say` takes news for people, `now` gives the time in UTC."""
+
+    store: Store
+    installer: Installer
+    run: Runner
+    fetch: Fetch
+    say: Say
+    now: Callable[[], datetime]
