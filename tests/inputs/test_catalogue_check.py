@@ -19,6 +19,8 @@ root = "https://mirror.example/whl"
 [driver-floor.cuda13]
 linux = "580"
 [[kernel-rule]]
+[no-wheels]
+windows-arm64 = "left out on purpose"
 
 [[release]]
 version = "2.15.0"
@@ -66,6 +68,7 @@ SERVED = {
         "torch-2.15.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl",
         "torch-2.15.0+cpu-cp314-cp314t-manylinux_2_28_x86_64.whl",
         "torch-2.15.0-cp311-none-macosx_14_0_arm64.whl",
+        "torch-2.15.0+cpu-cp311-cp311-win_arm64.whl",
     ],
     "cu132/torchvision": ["torchvision-0.29.2+cu132-py3-none-manylinux_2_28_x86_64.whl"],
     "cpu/torchvision": ["torchvision-0.29.2-py3-none-macosx_14_0_arm64.whl"],

@@ -249,6 +249,32 @@ def test_a_generation_knows_the_drivers_that_drive_it(device: str, driver: str, 
     assert generation.drives(Version(driver)) is drives
 
 
+@pytest.mark.parametrize(
+    ("driver", "served_by"),
+    [
+        # Volta and Blackwell may both be there, and no build of 2.14 has code for both.
+        ("580.95.05", []),
+        ("595.45.04", ["cu130", "cu132"]),
+        ("550.54.15", ["cu126"]),
+    ],
+)
+def test_a_card_without_a_name_is_served_where_all_that_its_driver_drives_are(
+    driver: str, served_by: list[str]
+) -> None:
+    possible = [
+        each
+        for each in CATALOGUE.capabilities["linux-x86_64"]
+        if (generation := CATALOGUE.generation(each)) and generation.drives(Version(driver))
+    ]
+    assert [
+        each.tag
+        for each in RELEASES["2.14.1"].backends
+        if isinstance(each.needs, Cuda)
+        and all(each.needs.serves(card, "linux-x86_64") for card in possible)
+        and Version(driver) >= each.needs.floor.by_system["linux"]
+    ] == served_by
+
+
 def test_jetson_and_gb10_are_on_aarch64_alone() -> None:
     only = set(CATALOGUE.capabilities["linux-aarch64"]) - set(CATALOGUE.capabilities["linux-x86_64"])
     assert {str(each) for each in only} == {"5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1"}

@@ -42,7 +42,7 @@ def check(catalogue: Catalogue, fetch: Fetch, root: str | None = None) -> tuple[
     found = list(_news(catalogue, pages))
     for release in catalogue.releases:
         for backend in release.backends:
-            found += _of_backend(release, backend, pages)
+            found += _of_backend(release, backend, pages, left_out=frozenset(catalogue.no_wheels))
     return tuple(found)
 
 
@@ -85,7 +85,9 @@ def _news(catalogue: Catalogue, pages: _Pages) -> Iterator[Difference]:
             yield Difference(code="backend-new", torch=version, backend=label, message=said)
 
 
-def _of_backend(release: Release, backend: Backend, pages: _Pages) -> Iterator[Difference]:
+def _of_backend(
+    release: Release, backend: Backend, pages: _Pages, left_out: frozenset[str]
+) -> Iterator[Difference]:
     def differs(code: str, message: str) -> Difference:
         return Difference(code=code, torch=release.version, backend=backend.tag, message=message)
 
@@ -100,7 +102,7 @@ def _of_backend(release: Release, backend: Backend, pages: _Pages) -> Iterator[D
     served = frozenset(name for each in wheels for name in each.platforms)
     for platform in sorted(backend.platforms - served):
         yield differs("platform-missing", f"has no wheel for {platform}")
-    for platform in sorted(served - backend.platforms):
+    for platform in sorted(served - backend.platforms - left_out):
         yield differs("platform-new", f"has wheels for {platform}, which is not listed")
     # macOS takes its wheels from the package index, which is not asked here.
     for platform in sorted(each for each in backend.platforms & served if not each.startswith("darwin")):
