@@ -189,9 +189,14 @@ class Release:
         """Find a build line by its tag."""
         return next((each for each in self.backends if each.tag == tag), None)
 
-    def pythons_of(self, backend: Backend) -> tuple[str, ...]:
-        """Give the Pythons that a build line has wheels for, free-threaded ones as `3.14t`."""
-        return self.pythons if backend.pythons is None else backend.pythons
+    def pythons_of(self, backend: Backend, platform: str) -> tuple[str, ...]:
+        """Give the Pythons that a build line has wheels for, free-threaded ones as `3.14t`.
+
+        macOS takes its wheels from the default package index, and `pythons` are what is there.
+        """
+        if backend.pythons is None or platform.startswith("darwin"):
+            return self.pythons
+        return backend.pythons
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,14 +279,16 @@ class Catalogue:
         parts = _Parts(
             floors={each.name: each for each in _floors(table.table("driver-floor"))},
             paired=table.table("driver-paired"),
-            rules=tuple(_rule(each) for each in table.tables("kernel-rule")),
+            rules=tuple(sorted(map(_rule, table.tables("kernel-rule")), key=_reach)),
         )
         releases = (_release(each, parts) for each in table.tables("release"))
         return cls(
             compiled=table.get("compiled", str),
             index_root=index.get("root", str),
             releases=tuple(sorted(releases, key=lambda each: each.version, reverse=True)),
-            generations=tuple(_generation(each) for each in table.tables("generation")),
+            generations=tuple(
+                sorted(map(_generation, table.tables("generation")), key=lambda each: each.below)
+            ),
             capabilities=_by_platform(table.table("capabilities")),
             no_wheels=_texts(table.table("no-wheels")),
             nvidia_names={
@@ -416,6 +423,11 @@ def _rule(table: Table) -> KernelRule:
     )
 
 
+def _reach(rule: KernelRule) -> tuple[bool, Version]:
+    # The rule without an end covers what the others leave, so it comes last.
+    return rule.below is None, rule.below or Version("0")
+
+
 def _pairs(table: Table) -> Mapping[Capability, frozenset[Capability]]:
     return {
         _capability(table, code): frozenset(_capability(table, each) for each in table.strings(code))
@@ -447,9 +459,15 @@ def _texts(table: Table) -> Mapping[str, str]:
 
 
 def _longest(name: str, known: Mapping[str, Named]) -> Named | None:
-    words = name.casefold().split()
-    matches = [each for each in known if _within(each.casefold().split(), words)]
-    return known[max(matches, key=len)] if matches else None
+    words = _words(name)
+    matches = [each for each in known if _within(_words(each), words)]
+    return known[max(matches, key=lambda each: len(_words(each)))] if matches else None
+
+
+def _words(name: str) -> list[str]:
+    # Tesla V100-SXM2-32GB, GRID A100D-80C, TITAN X (Pascal), AMD Radeon(TM) 8060S Graphics
+    plain = re.sub(r"\((?:tm|r|c)\)", " ", name.casefold())
+    return re.findall(r"[a-z0-9]+", plain)
 
 
 def _within(part: list[str], whole: list[str]) -> bool:

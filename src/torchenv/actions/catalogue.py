@@ -1,0 +1,139 @@
+"""Compare the catalogue with what PyTorch's indexes really serve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from torchenv.indexes import Fetch, ProjectPage, Wheel, project
+
+if TYPE_CHECKING:
+    from torchenv.catalogue import Backend, Catalogue, Companion, Release
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """One thing that the catalogue says otherwise than the index.
+
+    Codes: release-new, backend-missing, backend-new, platform-missing, platform-new, python-missing,
+    python-new, companion-missing, companion-new.
+    """
+
+    code: str
+    torch: Version
+    backend: str | None
+    message: str
+
+    def __str__(self) -> str:
+        where = f"torch {self.torch}" if self.backend is None else f"torch {self.torch} ({self.backend})"
+        return f"{where}: {self.message}"
+
+
+def check(catalogue: Catalogue, fetch: Fetch, root: str | None = None) -> tuple[Difference, ...]:
+    """Read the project pages of torch and its companions on every backend's index, and compare.
+
+    `root` is a mirror in place of PyTorch's own index. Raises `ToolFailed` where it cannot be reached.
+    """
+    root = root or catalogue.index_root
+    pages = _Pages(root, fetch)
+    found = list(_news(catalogue, pages))
+    for release in catalogue.releases:
+        for backend in release.backends:
+            found += _of_backend(release, backend, pages, left_out=frozenset(catalogue.no_wheels))
+    return tuple(found)
+
+
+class _Pages:
+    """Project pages, each fetched once."""
+
+    def __init__(self, root: str, fetch: Fetch) -> None:
+        self._root = root
+        self._fetch = fetch
+        self._known: dict[tuple[str, str], ProjectPage | None] = {}
+
+    def wheels(self, tag: str, name: str, version: Version) -> tuple[Wheel, ...]:
+        page = self.page(tag, name)
+        return () if page is None else page.of(version)
+
+    def page(self, tag: str, name: str) -> ProjectPage | None:
+        if (tag, name) not in self._known:
+            self._known[tag, name] = project(self._root, tag, name, self._fetch)
+        return self._known[tag, name]
+
+
+def _news(catalogue: Catalogue, pages: _Pages) -> Iterator[Difference]:
+    # The root's own page of torch lists the wheels of all backends, told apart by their local labels.
+    page = pages.page("", "torch")
+    released = {each.version: each for each in catalogue.releases}
+    oldest = min(released)
+    seen = set() if page is None else page.versions
+    seen |= {each for tag in catalogue.tags if (one := pages.page(tag, "torch")) for each in one.versions}
+    for version in sorted({Version(each.public) for each in seen}, reverse=True):
+        labels = {each.local for each in seen if each.local and Version(each.public) == version}
+        if version.is_prerelease or version < oldest:
+            continue
+        if version not in released:
+            said = f"is on the index and not in the catalogue ({', '.join(sorted(labels)) or 'no label'})"
+            yield Difference(code="release-new", torch=version, backend=None, message=said)
+            continue
+        known = {each.local for each in released[version].backends}
+        for label in sorted(labels - known):
+            said = "is on the index and not in the catalogue"
+            yield Difference(code="backend-new", torch=version, backend=label, message=said)
+
+
+def _of_backend(
+    release: Release, backend: Backend, pages: _Pages, left_out: frozenset[str]
+) -> Iterator[Difference]:
+    def differs(code: str, message: str) -> Difference:
+        return Difference(code=code, torch=release.version, backend=backend.tag, message=message)
+
+    # macOS wheels carry no label.
+    labels = {backend.local, None}
+    wheels = [
+        each for each in pages.wheels(backend.tag, "torch", release.version) if each.version.local in labels
+    ]
+    if not wheels:
+        yield differs("backend-missing", "is in the catalogue and not on the index")
+        return
+    served = frozenset(name for each in wheels for name in each.platforms)
+    for platform in sorted(backend.platforms - served):
+        yield differs("platform-missing", f"has no wheel for {platform}")
+    for platform in sorted(served - backend.platforms - left_out):
+        yield differs("platform-new", f"has wheels for {platform}, which is not listed")
+    # macOS takes its wheels from the package index, which is not asked here.
+    for platform in sorted(each for each in backend.platforms & served if not each.startswith("darwin")):
+        here = [each for each in wheels if platform in each.platforms]
+        pythons = frozenset(python for each in here for python in each.pythons)
+        listed = frozenset(release.pythons_of(backend, platform))
+        for python in sorted(listed - pythons, key=_by_number):
+            yield differs("python-missing", f"has no wheel for Python {python} on {platform}")
+        for python in sorted(pythons - listed, key=_by_number):
+            yield differs("python-new", f"has a wheel for Python {python} on {platform}, which is not listed")
+    for companion in release.companions.values():
+        yield from _of_companion(release, backend, companion, pages)
+
+
+def _of_companion(
+    release: Release, backend: Backend, companion: Companion, pages: _Pages
+) -> Iterator[Difference]:
+    there = bool(pages.wheels(backend.tag, companion.name, companion.version))
+    said = companion.exists(backend.tag)
+    if there == said:
+        return
+    what = f"{companion.name} {companion.version}"
+    presence = "is on the index" if there else "is not on the index"
+    thought = {True: "lists it", False: "says there is none", None: "did not know"}[said]
+    yield Difference(
+        code="companion-new" if there else "companion-missing",
+        torch=release.version,
+        backend=backend.tag,
+        message=f"{what} {presence}, and the catalogue {thought}",
+    )
+
+
+def _by_number(python: str) -> tuple[Version, bool]:
+    return Version(python.rstrip("t")), python.endswith("t")
