@@ -21,6 +21,9 @@ from torchenv.tables import Table, nearest
 SCHEMA = 1
 CERTAINTIES = ("wheel", "notes", "documented", "inferred", "uncertain")
 
+# Among what a release breaks: the distributed checkpoints that it saves cannot be read by older ones.
+ONE_WAY = "dcp-metadata"
+
 Named = TypeVar("Named")
 
 
@@ -247,6 +250,16 @@ class Catalogue:
         older = [each for each in self.releases if Version(each.line) < Version(release.line)]
         lines = {release.line, older[0].line} if older else {release.line}
         return tuple(each for each in self.releases if each.line in lines and each != release)
+
+    def closed_door(self, older: Version, newer: Version) -> bool:
+        """Say whether checkpoints saved by `newer` are lost on `older`, by a release on the way."""
+        return any(ONE_WAY in each.breaks for each in self.releases if older < each.version <= newer)
+
+    def reads(self, torch: Version) -> str:
+        """Name the newest line whose distributed checkpoints a torch reads, such as `dcp<=2.14`."""
+        doors = [each.version for each in self.releases if ONE_WAY in each.breaks and torch < each.version]
+        open_to = [each for each in self.releases if not doors or each.version < min(doors)]
+        return f"dcp<={open_to[0].line if open_to else torch}"
 
     def generation(self, capability: Capability) -> Generation | None:
         """Give the generation whose driver support has ended or began late, if it is one."""

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from packaging.requirements import Requirement
 from packaging.version import Version
-from torchenv.indexes import Fetch, ProjectPage, project
 
 from torchenv.catalogue import Catalogue
 from torchenv.errors import ToolFailed
 from torchenv.host import Host
+from torchenv.indexes import Fetch, ProjectPage, project
 from torchenv.plan import Build, IndexFacts, Outcome, Plan, Wish, resolve
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from torchenv import environments
-from torchenv.actions.adopt import Fallback, find_fallback, still_as_it_was
+from packaging.version import Version
+
+from torchenv.actions.adopt import Fallback, in_use
 from torchenv.actions.inside import Report, look, mismatches, visibility
 from torchenv.actions.ports import Ports
+from torchenv.catalogue import Catalogue
+from torchenv.disk import PathLength, free_space
+from torchenv.environments import Installation, canonical, describe, distributions
 from torchenv.errors import ToolFailed, WorkspaceError
 from torchenv.fingerprint import fingerprint
 from torchenv.host import Host
@@ -19,7 +24,7 @@ from torchenv.installers import LockRequest
 from torchenv.isolation import isolate
 from torchenv.lock import Lock
 from torchenv.manifest import Manifest
-from torchenv.plan import Build, Plan
+from torchenv.plan import Build, Outcome, Plan
 from torchenv.profile import Profile
 from torchenv.record import BasePython, Choice, Environment, Proof
 
@@ -31,9 +36,8 @@ class Order:
     plan: Plan
     host: Host
     profile: Profile
-    family: frozenset[str]
-    packages: tuple[str, ...] = ()
-    constraints: tuple[str, ...] = ()
+    catalogue: Catalogue
+    by_hand: bool = False
     package_index: str | None = None
     ignored: tuple[str, ...] = ()
 
@@ -46,71 +50,78 @@ class Order:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Made:
-    """What `create` made, or found that it need not make; `fallback` is what one can go back to."""
+    """What `create` made, or found in use already; `fallback` is the environment to go back to."""
 
     environment: Environment
     new: bool
-    fallback: Environment | None = None
-    report: Report | None = None
-    changed_by_others: tuple[str, ...] = field(default=())
+    fallback: Fallback | None = None
+    changed_by_others: tuple[str, ...] = ()
 
 
 def create(order: Order, ports: Ports) -> Made:
     """Lock, build, prove and record, in this order; until the last step nobody sees the environment.
 
     A run that is stopped at any moment leaves what was in use in use, and the next run clears what it left.
-    Raises `ToolFailed` where a tool fails or the environment is not as planned, `WorkspaceError` where the disk
-    refuses.
+    Raises `ToolFailed` where a tool fails or the environment is not as planned, `WorkspaceError` where the
+    disk refuses.
     """
     store, say, build = ports.store, ports.say, order.build
-    with store.locked(f"torchenv create {order.plan.requested}"):
+    with store.locked(f"torchenv create {order.plan.requested}"), _nothing_left_behind(ports):
         manifest = store.clear_unfinished()
-        manifest, fallback = find_fallback(manifest, order.host, ports)
+        manifest, fallback = in_use(manifest, order.host, order.catalogue, ports)
 
         say(f"choosing packages for torch {build.torch}")
         python = _interpreter(build, ports)
         lock = ports.installer.lock(_lock_request(order, python))
-        if equal := _in_use_already(manifest, lock):
-            return Made(environment=equal, new=False, fallback=fallback and fallback.environment)
-        _check_room(order, lock, store.root)
+        if fallback is not None and _holds(fallback.installation, lock, build):
+            _record_fallback(manifest, fallback, ports)
+            return Made(environment=fallback.environment, new=False, fallback=fallback)
+        _check_room(order, lock, store.environments)
 
         manifest, new = _begun(manifest, order, python, ports)
         store.write(manifest)
+        store.write_plan(
+            new.number, json.dumps(order.plan.to_document(), indent=2, ensure_ascii=False) + "\n"
+        )
         lock_path = store.write_lock(new.number, lock.text)
-        store.write_plan(new.number, json.dumps(order.plan.to_document(), indent=2, ensure_ascii=False) + "\n")
 
         directory = Path(new.path)
         say(f"building {directory} ({len(lock.packages)} packages)")
-        store.make_room_for(new)
         ports.installer.create(directory, python)
         store.mark(new)
         ports.installer.install(directory, lock_path)
         isolate(directory)
 
         say("proving it from inside")
-        report = _proven(order, directory, ports)
-        print_of_new = fingerprint(environments.describe(directory))
-        store.write_fingerprint(new.number, print_of_new.text)
-        changed = still_as_it_was(fallback, say) if fallback else ()
+        report = _proven(order, directory, lock, ports)
+        built = describe(directory)
+        after = fingerprint(built)
+        store.write_fingerprint(new.number, after.text)
+        changed = fallback.changed() if fallback else ()
+        if fallback and not changed:
+            say(f"{fallback.environment.path} is as it was, file by file")
 
         proof = Proof(at=ports.now(), passed=True, what="create", devices=report.devices)
-        manifest, ready = manifest.commit(new, lock=lock.digest, fingerprint=print_of_new.digest, proof=proof)
-        store.write(manifest)
-        return Made(
-            environment=ready,
-            new=True,
-            fallback=fallback and fallback.environment,
-            report=report,
-            changed_by_others=changed,
-        )
+        manifest, ready = manifest.commit(new, lock=lock.digest, fingerprint=after.digest, proof=proof)
+        _record_fallback(manifest, fallback, ports)
+        return Made(environment=ready, new=True, fallback=fallback, changed_by_others=changed)
 
 
-def reads(torch: str, one_way: Iterable[str]) -> str:
-    """Name the distributed checkpoints that a torch can read: all, or those of releases before a door closed."""
-    from packaging.version import Version
+@contextmanager
+def _nothing_left_behind(ports: Ports) -> Iterator[None]:
+    """Clear what a failed run has begun, by the same path that clears what a killed one left."""
+    try:
+        yield
+    except BaseException:
+        ports.store.clear_unfinished()
+        raise
 
-    closed = [each for each in one_way if Version(torch) < Version(each)]
-    return f"dcp<{min(closed, key=Version)}" if closed else "dcp"
+
+def _record_fallback(manifest: Manifest, fallback: Fallback | None, ports: Ports) -> None:
+    ports.store.write(manifest)
+    if fallback is not None:
+        ports.store.write_fingerprint(fallback.environment.number, fallback.before.text)
+    ports.store.remake_current(manifest)
 
 
 def _interpreter(build: Build, ports: Ports) -> Path:
@@ -125,12 +136,12 @@ def _lock_request(order: Order, python: Path) -> LockRequest:
     build = order.build
     return LockRequest(
         requirements=build.requirements,
-        packages=order.packages,
-        constraints=order.constraints,
+        packages=order.profile.packages.requirements,
+        constraints=order.profile.packages.constraints,
         torch_index=build.index,
         package_index=order.package_index,
-        family=order.family | frozenset(build.backend.family),
-        python=f"{build.python.version.major}.{build.python.version.minor}",
+        family=order.catalogue.family | frozenset(build.backend.family),
+        python=".".join(map(str, build.python.version.release[:2])),
         free_threaded=build.python.free_threaded,
         interpreter=python,
         platform=order.host.platform,
@@ -139,16 +150,71 @@ def _lock_request(order: Order, python: Path) -> LockRequest:
     )
 
 
-def _in_use_already(manifest: Manifest, lock: Lock) -> Environment | None:
-    """Give the environment in use if it holds exactly what the lock holds."""
-    environment = manifest.in_use
-    if environment is None or not environment.live:
-        return None
-    try:
-        installation = environments.describe(Path(environment.path))
-    except TorchenvError:
-        return None
-    found = {environments.canonical(each.name): each.version for each in environments.distributions(installation)}
-    if installation.torch:
-        found["torch"] = installation.torch
-    return environment if _same(found, lock.versions) else None
+def _holds(installation: Installation, lock: Lock, build: Build) -> bool:
+    """Say whether an environment holds all that the lock holds; more in it is no difference."""
+    found = {canonical(each.name): each.version for each in distributions(installation)}
+    wanted = {**lock.versions, "torch": build.torch}
+    return installation.torch == build.torch and wanted == {
+        name: installation.torch if name == "torch" else found.get(name) for name in wanted
+    }
+
+
+def _check_room(order: Order, lock: Lock, directory: Path) -> None:
+    """Refuse before anything is built what the disk would refuse half way."""
+    # A wheel takes about twice its size once it is unpacked, and a copy of it stays in the cache.
+    needed = 2 * sum(file.size or 0 for package in lock.packages for file in package.files[:1])
+    free = free_space(directory)
+    if needed > free:
+        said = f"about {needed >> 20} MiB are needed for {directory}, and {free >> 20} MiB are free"
+        raise WorkspaceError(said, hint="free some space, or choose another disk with --root DIR")
+    longest = order.build.release.longest_path
+    if order.host.system == "windows" and longest is not None:
+        site = directory / f"000-{order.build.name}" / "Lib" / "site-packages"
+        length = PathLength(len(str(site)), longest)
+        if not length.fits:
+            hint = f"choose a --root that is {length.too_many} characters shorter, or set LongPathsEnabled"
+            raise WorkspaceError(f"paths under {site} would be too long: {length}", hint=hint)
+
+
+def _begun(manifest: Manifest, order: Order, python: Path, ports: Ports) -> tuple[Manifest, Environment]:
+    build, plan = order.build, order.plan
+    version = Version(build.release.version.public)
+    return manifest.begin(
+        build.name,
+        within=ports.store.environments,
+        python=BasePython(str(build.python.version), str(python)),
+        at=ports.now(),
+        torch=build.torch,
+        backend=build.backend.tag,
+        index=build.index,
+        reads=order.catalogue.reads(version),
+        identity=new_identity(),
+        host=order.host.platform,
+        choice=Choice(
+            profile=order.profile.name,
+            outcome=plan.outcome.value,
+            by_hand=order.by_hand,
+            because=plan.why if plan.outcome is Outcome.FALLBACK else (),
+            ignored=order.ignored,
+        ),
+    )
+
+
+def _proven(order: Order, directory: Path, lock: Lock, ports: Ports) -> Report:
+    companions = tuple(each.replace("-", "_") for each in order.profile.torch.packages)
+    shown = visibility(order.plan, order.host)
+    report = look(ports.run, directory, companions, shown)
+    wrong = (*mismatches(order.plan, order.host, report), *_not_as_locked(lock, report.data["packages"]))
+    if wrong:
+        raise ToolFailed(
+            f"the new environment is not as planned: {'; '.join(wrong)}",
+            hint="nothing was switched and what was built is cleared; `torchenv plan` shows the reasons",
+        )
+    return report
+
+
+def _not_as_locked(lock: Lock, found: Mapping[str, str]) -> Iterator[str]:
+    for name, version in lock.versions.items():
+        # Metadata of torch's own wheels may leave out the label that the file's name has.
+        if Version(found.get(name, "0")).public != Version(version).public:
+            yield f"{name} is {found.get(name, 'missing')}, and the lock holds {version}"

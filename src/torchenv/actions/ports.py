@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from torchenv.indexes import Fetch
-
 from torchenv.installers import Installer
 from torchenv.process import Runner
 from torchenv.store import Store

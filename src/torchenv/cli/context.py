@@ -10,13 +10,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchenv.errors import InputError
+from torchenv.errors import InputError, WorkspaceError
 from torchenv.settings import project_directory, workspace
 
 if TYPE_CHECKING:
+    from torchenv.actions.ports import Ports
     from torchenv.catalogue import Catalogue
     from torchenv.host import Host
+    from torchenv.indexes import Fetch
+    from torchenv.installers import Installer
+    from torchenv.process import Runner
     from torchenv.profile import Profile
+    from torchenv.record import Environment
     from torchenv.store import Store
 
 PROJECT_FILE = "torchenv.toml"
@@ -77,7 +82,7 @@ class Context:
         """The workspace on disk."""
         from torchenv.store import Store
 
-        return Store(self.root)
+        return Store(self.root, say=self.say)
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -112,12 +117,67 @@ class Context:
             return Host.from_json(read_text(self.cwd / files[0], "the host file"), files[0])
         return self.probe()
 
+    def environment(self, named: str | None, *, removed: bool = False) -> Environment:
+        """Give the environment that the user means, or the one in use; raises `TorchenvError`."""
+        manifest = self.store.read()
+        if named is not None:
+            return manifest.find(named, removed=removed)
+        if manifest.in_use is None:
+            hint = "name one, or make one with `torchenv create`"
+            raise WorkspaceError(f"no environment is in use in {self.root}", hint=hint)
+        return manifest.in_use
+
     def probe(self, *, sysroot: Path | None = None) -> Host:
         """Look at this machine."""
         from torchenv.probe import Sources, probe
 
         sources = Sources.of_machine(self.environ, sysroot=sysroot, home=self.home)
         return probe(sources, project=self.project or self.cwd, now=self.now())
+
+    @cached_property
+    def run(self) -> Runner:
+        """What starts programs, in an environment in which nothing leads them astray."""
+        from torchenv.process import Programs
+
+        return Programs(self.environ)
+
+    @cached_property
+    def fetch(self) -> Fetch:
+        """What reads the pages of an index."""
+        from torchenv.indexes import fetcher
+
+        bundles = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE")
+        return fetcher(
+            certificates=next((self.environ[each] for each in bundles if each in self.environ), None)
+        )
+
+    @cached_property
+    def package_index(self) -> str | None:
+        """The index in place of the default package index, if one is set."""
+        named = self.environ.get("TORCHENV_PACKAGE_INDEX", "").rstrip("/")
+        return named or self.profile.index.packages
+
+    @cached_property
+    def installer(self) -> Installer:
+        """What locks and installs: the flag's, else TORCHENV_INSTALLER's, else the profile's."""
+        named = getattr(self.arguments, "installer", None) or self.environ.get("TORCHENV_INSTALLER")
+        from torchenv.installers.uv import Uv, uv_program
+
+        return Uv(self.run, program=uv_program())
+
+    @cached_property
+    def ports(self) -> Ports:
+        """All that an action may use."""
+        from torchenv.actions.ports import Ports
+
+        return Ports(
+            store=self.store,
+            installer=self.installer,
+            run=self.run,
+            fetch=self.fetch,
+            say=self.say,
+            now=self.now,
+        )
 
     def now(self) -> datetime:
         """Give the time, in UTC and to the second."""

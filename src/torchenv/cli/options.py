@@ -64,11 +64,6 @@ def wish(arguments: Namespace, environ: Mapping[str, str], profile: Profile) -> 
     )
 
 
-def package_index(environ: Mapping[str, str], profile: Profile) -> str | None:
-    """Give the index in place of the default package index, if one is set."""
-    return environ.get("TORCHENV_PACKAGE_INDEX", "").rstrip("/") or profile.index.packages
-
-
 def _numbers(text: str) -> tuple[int, ...] | None:
     if text == "all":
         return None

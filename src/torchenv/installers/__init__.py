@@ -47,6 +47,10 @@ class Installer(Protocol):
         """Choose every package, with its files and hashes; raises `NothingSuits` on a conflict."""
         ...
 
+    def fetch_python(self, python: str) -> Path:
+        """Fetch an interpreter ("3.12", "3.14t") and say where it is."""
+        ...
+
     def create(self, environment: Path, python: Path) -> None:
         """Make an empty environment at a path that does not exist yet."""
         ...

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from pathlib import PurePath
 
 from packaging.version import Version
@@ -21,7 +20,9 @@ def choose_python(
     An interpreter that is not on the host is planned to be fetched, unless the wish is to stay offline.
     """
     host, wish = ask.host, ask.wish
-    minors = wheels(release, backend, wish.packages, package_index=package_index)
+    minors = _with_companions(
+        release, release.pythons if package_index else release.pythons_of(backend, host.platform), wish
+    )
     usable = [each for each in host.pythons if _usable(each, host)]
     if wish.python and _is_path(wish.python):
         return _at_path(wish.python, host, release, minors)
@@ -41,24 +42,12 @@ def choose_python(
     return _fetched(in_use if in_use in kind else max(kind, key=_order))
 
 
-def wheels(
-    release: Release, backend: Backend, packages: Iterable[str], *, package_index: bool
-) -> tuple[str, ...]:
-    """Give the Pythons for which torch and every asked companion have a wheel."""
-    minors = release.pythons if package_index else release.pythons_of(backend)
-    for name in packages:
-        companion = release.companions.get(name)
-        if companion is not None and companion.pythons is not None:
-            minors = tuple(each for each in minors if each in companion.pythons)
-    return minors
-
-
 def passed_over(
     ask: Question, release: Release, backend: Backend, chosen: PlannedPython
 ) -> tuple[PassedPython, ...]:
     """Say of every other interpreter of the host why it was not taken."""
     host, wish = ask.host, ask.wish
-    torch_wheels = set(release.pythons_of(backend)) | set(release.pythons)
+    torch_wheels = {*release.pythons, *release.pythons_of(backend, host.platform)}
     passed = []
     for each in host.pythons:
         if each.path == chosen.path:
@@ -79,6 +68,15 @@ def passed_over(
             why = f"Python {chosen.minor} was preferred"
         passed.append(PassedPython(each.minor, each.path, why))
     return tuple(passed)
+
+
+def _with_companions(release: Release, minors: tuple[str, ...], wish: Wish) -> tuple[str, ...]:
+    """Keep the Pythons for which every asked companion has a wheel too."""
+    asked = (release.companions[name] for name in wish.packages if name in release.companions)
+    for companion in asked:
+        if companion.pythons is not None:
+            minors = tuple(each for each in minors if each in companion.pythons)
+    return minors
 
 
 def _usable(python: Interpreter, host: Host) -> bool:

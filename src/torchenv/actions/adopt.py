@@ -1,0 +1,104 @@
+"""Record an environment that was made elsewhere, which from then on is only read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import file_digest
+from pathlib import Path
+
+from packaging.version import Version
+
+from torchenv.actions.ports import Ports
+from torchenv.catalogue import Catalogue
+from torchenv.environments import Installation, describe
+from torchenv.errors import InputError
+from torchenv.fingerprint import Fingerprint, differences, fingerprint
+from torchenv.host import Host
+from torchenv.identity import identity
+from torchenv.manifest import Manifest
+from torchenv.record import BasePython, Environment
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """The environment in use before a change, and how every file of it was."""
+
+    environment: Environment
+    installation: Installation
+    before: Fingerprint
+
+    def changed(self) -> tuple[str, ...]:
+        """Look again, and name what others have changed since."""
+        return tuple(map(str, differences(self.before, fingerprint(self.installation))))
+
+
+def adopt(path: Path, catalogue: Catalogue, ports: Ports) -> Environment:
+    """Record the environment at `path`; raises `InputError` where there is none or it has no torch."""
+    with ports.store.locked(f"torchenv adopt {path}"):
+        manifest = ports.store.clear_unfinished()
+        manifest, fallback = adopted(manifest, describe(path), catalogue, ports)
+        if fallback.environment.torch is None:
+            hint = "give the directory of an environment with torch in it"
+            raise InputError(f"{path}: there is no torch in this environment", hint=hint)
+        ports.store.write(manifest)
+        ports.store.write_fingerprint(fallback.environment.number, fallback.before.text)
+        ports.store.remake_current(manifest)
+        return fallback.environment
+
+
+def in_use(
+    manifest: Manifest, host: Host, catalogue: Catalogue, ports: Ports
+) -> tuple[Manifest, Fallback | None]:
+    """Find the environment in use, recording it if it is not; None where none holds a torch.
+
+    What was switched to through torchenv is in use; before any switch it is the active environment, else the
+    project's own.
+    """
+    recorded = manifest.in_use
+    if recorded is not None and recorded.on_disk and Path(recorded.path).is_dir():
+        installation = describe(Path(recorded.path))
+        return manifest, Fallback(recorded, installation, fingerprint(installation))
+    seen = sorted(host.environments, key=lambda each: not each.active)
+    for each in seen:
+        if each.torch is not None and Path(each.path).is_dir():
+            return adopted(manifest, describe(Path(each.path)), catalogue, ports)
+    return manifest, None
+
+
+def adopted(
+    manifest: Manifest, installation: Installation, catalogue: Catalogue, ports: Ports
+) -> tuple[Manifest, Fallback]:
+    """Put an environment into the record, with how every file of it is."""
+    before = fingerprint(installation)
+    torch = installation.torch
+    backend = (installation.backend or "cpu") if torch else None
+    python = installation.python or "unknown"
+    minor = ".".join(python.split(".")[:2])
+    name = f"{Version(torch).public}-{backend}-py{minor}" if torch else f"py{minor}"
+    manifest, environment = manifest.adopt(
+        name,
+        path=installation.path,
+        python=base_python(installation),
+        at=ports.now(),
+        torch=torch,
+        backend=backend,
+        fingerprint=before.digest,
+        reads=catalogue.reads(Version(torch)) if torch else None,
+        layout=installation.layout.value,
+        identity=identity(installation.path),
+    )
+    return manifest, Fallback(environment, installation, before)
+
+
+def base_python(installation: Installation) -> BasePython:
+    """Describe the interpreter that an environment stands on, with the digest of its file."""
+    base = installation.base
+    if base is None or not base.is_file():
+        return BasePython(installation.python or "unknown", str(base or ""))
+    with base.open("rb") as file:
+        return BasePython(
+            installation.python or "unknown", str(base), f"sha256:{file_digest(file, 'sha256').hexdigest()}"
+        )

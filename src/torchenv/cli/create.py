@@ -1,0 +1,67 @@
+"""`torchenv create`: build a new environment beside the others."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from torchenv.cli.context import Context
+from torchenv.cli.options import add_choice, wish
+from torchenv.errors import NothingSuits
+from torchenv.plan import Outcome, Plan, Wish, resolve
+
+
+def options(parser: ArgumentParser) -> None:
+    """Declare what the command takes."""
+    add_choice(parser)
+    parser.add_argument("--use", action="store_true", help="switch to the new environment at the end")
+    parser.add_argument("--dry-run", action="store_true", help="stop after the decision")
+    parser.add_argument("--json", action="store_true", help="print what `torchenv show --json` would")
+
+
+def run(arguments: Namespace, context: Context) -> int:
+    """Gather, decide, apply, report."""
+    from torchenv.render.plan import decision_text
+
+    asked = wish(arguments, context.environ, context.profile)
+    plan = _decided(asked, context)
+    if plan.build is None:
+        context.say(decision_text(plan))
+        reasons = "; ".join(plan.why)
+        raise NothingSuits(f"nothing was made: {reasons}", hint=plan.hint)
+    context.say(decision_text(plan))
+    if arguments.dry_run:
+        if arguments.json:
+            context.print_json(plan.to_document())
+        return 0
+    return _make(plan, asked, context)
+
+
+def _decided(asked: Wish, context: Context) -> Plan:
+    plan = resolve(context.host, asked, context.catalogue)
+    if asked.offline or plan.outcome is Outcome.BLOCKED:
+        return plan
+    from torchenv.actions.ask_index import asked_again
+
+    return asked_again(plan, context.host, asked, context.catalogue, context.fetch)
+
+
+def _make(plan: Plan, asked: Wish, context: Context) -> int:
+    from torchenv.actions.create import Order, create
+    from torchenv.process import ignored
+    from torchenv.render.environment import made_text, shown
+
+    order = Order(
+        plan=plan,
+        host=context.host,
+        profile=context.profile,
+        catalogue=context.catalogue,
+        by_hand=asked.by_hand,
+        package_index=context.package_index,
+        ignored=ignored(context.environ),
+    )
+    made = create(order, context.ports)
+    if context.arguments.json:
+        context.print_json(shown(made.environment, context.store))
+    else:
+        context.out(made_text(made, order))
+    return 0

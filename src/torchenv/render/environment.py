@@ -1,0 +1,98 @@
+"""Environments as people and programs read them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torchenv.manifest import Manifest
+from torchenv.record import Environment, Kind, State, as_json
+from torchenv.store import Store
+
+if TYPE_CHECKING:
+    from torchenv.actions.create import Made, Order
+
+
+def list_text(manifest: Manifest) -> str:
+    """Write one line an environment, the one in use marked with a star."""
+    rows = [
+        (
+            "*" if each.number == manifest.current else "",
+            str(each.number),
+            each.name,
+            each.state.value if each.kind is Kind.BUILT else "adopted",
+            each.reads or "",
+            each.path,
+        )
+        for each in manifest.environments
+        if each.state is not State.REMOVED
+    ]
+    return columns(rows)
+
+
+def shown(environment: Environment, store: Store) -> dict[str, Any]:
+    """Give everything that is recorded of an environment, with its plan and the path of its lock."""
+    plan, lock = store.plan_path(environment.number), store.lock_path(environment.number)
+    return {
+        **as_json(environment),
+        "plan": json.loads(plan.read_text(encoding="utf-8")) if plan.is_file() else None,
+        "lock-path": str(lock) if lock.is_file() else None,
+    }
+
+
+def show_text(environment: Environment, store: Store) -> str:
+    """Tell everything that is recorded of an environment."""
+    return "\n".join(_show_lines(environment, store))
+
+
+def made_text(made: Made, order: Order) -> str:
+    """Tell what `create` made and what to do next."""
+    return "\n".join(_made_lines(made, order))
+
+
+def columns(rows: Sequence[tuple[str, ...]]) -> str:
+    """Set rows of words in columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
+    yield f"environment {environment}: {environment.kind.value}, {environment.state.value}"
+    yield f"path: {environment.path}"
+    yield f"python: {environment.python.version} on {environment.python.path}"
+    yield f"torch: {environment.torch or 'none'}, from {environment.index or 'the default package index'}"
+    yield f"reads: {environment.reads or 'unknown'}"
+    if environment.choice is not None:
+        yield from (f"because {each}" for each in environment.choice.because)
+        yield from (f"ignored: {each}" for each in environment.choice.ignored)
+    for proof in environment.proofs:
+        where = ", ".join(proof.devices) or "no device"
+        ended = "passed" if proof.passed else "failed"
+        yield f"proof: {proof.what} {ended} at {proof.at:%Y-%m-%d %H:%M} on {where}"
+    lock = store.lock_path(environment.number)
+    if lock.is_file():
+        yield f"lock: {lock}"
+
+
+def _made_lines(made: Made, order: Order) -> Iterator[str]:
+    environment, number = made.environment, made.environment.number
+    if not made.new:
+        yield f"environment {environment} is in use and equals the plan: nothing was made"
+        return
+    yield f"made environment {environment}"
+    yield f"  {environment.path}"
+    if order.ignored:
+        yield f"  ignored: {', '.join(order.ignored)}"
+    fallback = made.fallback
+    if fallback is not None:
+        kept = fallback.environment
+        untouched = (
+            "not touched, file by file" if not made.changed_by_others else "changed by others meanwhile"
+        )
+        yield f"  environment {kept} stays in use: {untouched}"
+        yield from (f"    {each}" for each in made.changed_by_others[:5])
+    if order.build.unproven:
+        yield "  unproven: it has not run on a device yet"
+    yield f"next: torchenv run -e {number} -- python -c 'import torch; print(torch.__version__)'"
