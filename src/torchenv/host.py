@@ -72,13 +72,14 @@ class Libc:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interpreter:
-    """A Python that could be the base of an environment."""
+    """A Python that could be the base of an environment; one of conda's only where it is named."""
 
     version: Version
     path: str
     implementation: str = "cpython"
     free_threaded: bool = False
     machine: str
+    conda: bool = False
 
     @property
     def minor(self) -> str:
@@ -306,6 +307,7 @@ def _interpreter(table: Table, machine: str) -> Interpreter:
         implementation=table.maybe("implementation", str, default="cpython"),
         free_threaded=table.maybe("free_threaded", bool, default=False),
         machine=table.maybe("machine", str, default=machine),
+        conda=table.maybe("conda", bool, default=False),
     )
 
 

@@ -1,0 +1,177 @@
+"""The environments that are there already, their Python and torch read from files, never started."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from torchenv.host import Problem, SeenEnvironment, WrittenVersion
+from torchenv.probe import pythons
+from torchenv.probe.sources import Look, Seen, Sources, json_object
+
+SOURCE = "environment "
+
+_VARIABLES = ("VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV")
+
+# Which one is in use. Conda's base is active in every shell of many people, who work in their
+# project's own environment all the same.
+_RANK = ("VIRTUAL_ENV", "CONDA_PREFIX", "project", "conda base", "PATH")
+
+
+def look(look: Look, project: Path | None) -> None:
+    """Read the environments that variables, the project and the PATH lead to."""
+    look.variables(*_VARIABLES)
+    seen: set[str] = set()
+    for why, prefix in _led_to(look.sources, project):
+        real = os.path.realpath(prefix)
+        if real not in seen:
+            seen.add(real)
+            _keep(look, why, prefix)
+
+
+def look_again(look: Look) -> None:
+    """Read what torch the interpreters that answered have of themselves, or from the user's site."""
+    first = pythons.first_on_path(look.sources)
+    home = look.sources.variables.get("HOME")
+    for answer in pythons.answers(look.seen):
+        interpreter, prefix = answer.interpreter, Path(answer.prefix)
+        on_path = first is not None and os.path.realpath(first) == os.path.realpath(interpreter.path)
+        sites = [(prefix, _installed(prefix, interpreter.minor))]
+        if home:
+            local = Path(home, ".local")
+            sites.append((local, [local / f"lib/python{interpreter.minor}/site-packages"]))
+        for place, directories in sites:
+            source = f"{SOURCE}{place}"
+            torch = _torch(directories)
+            if torch is not None and source not in look.seen:
+                said = {"why": "PATH" if on_path else "interpreter", "torch": torch}
+                look.keep(source, "read", json.dumps({**said, "python": str(interpreter.version)}))
+
+
+def understand(seen: Seen) -> tuple[tuple[SeenEnvironment, ...], tuple[Problem, ...]]:
+    """Give every environment, the one in use marked, and what to tell about them."""
+    problems = []
+    found: list[tuple[str, SeenEnvironment]] = []
+    for evidence in seen.starting(SOURCE):
+        path = evidence.source.removeprefix(SOURCE)
+        said = json_object(evidence.text)
+        why = str(said.get("why", ""))
+        if evidence.outcome != "read":
+            problems.append(Problem("environment-missing", why or path, evidence.text))
+            continue
+        found.append((why, SeenEnvironment(path=path, python=_python(said), torch=parse_torch(said))))
+    ranked = [why for why, _ in found if why in _RANK]
+    in_use = min(ranked, key=_RANK.index, default=None)
+    environments = tuple(
+        SeenEnvironment(path=each.path, python=each.python, torch=each.torch, active=why == in_use)
+        for why, each in found
+    )
+    base = next((each.path for why, each in found if why == "conda base"), None)
+    if base is not None:
+        active = next(each.path for each in environments if each.active)
+        rest = "" if active == base else f"; the environment in use is {active}"
+        message = f"conda's base environment {base} is active in this shell and is not touched{rest}"
+        problems.append(Problem("conda-base-active", "CONDA_PREFIX", message))
+    return environments, tuple(problems)
+
+
+def parse_cfg(text: str) -> WrittenVersion | None:
+    # version = 3.12.3                 (venv)
+    # version_info = 3.12.3.final.0    (virtualenv)
+    found = re.search(r"^version(?:_info)?\s*=\s*(\d+\.\d+\.\d+)", text, re.MULTILINE)
+    return WrittenVersion.read(found[1]) if found else None
+
+
+def parse_torch(said: dict[str, Any] | Any) -> WrittenVersion | None:
+    """Read what `torch/version.py` says, with the local label, or what the dist-info is called."""
+    # __version__ = '2.14.1+cu130'
+    # torch-2.14.1.dist-info
+    text = str(said.get("torch") or "")
+    found = re.search(r"__version__\s*(?::\s*\w+\s*)?=\s*['\"]([^'\"]+)", text)
+    found = found or re.match(r"torch-(.+)\.dist-info", text)
+    return WrittenVersion.read(found[1]) if found else None
+
+
+def _led_to(sources: Sources, project: Path | None) -> Iterator[tuple[str, Path]]:
+    variables = sources.variables
+    if variables.get("VIRTUAL_ENV"):
+        yield "VIRTUAL_ENV", Path(variables["VIRTUAL_ENV"])
+    if variables.get("CONDA_PREFIX"):
+        is_base = variables.get("CONDA_DEFAULT_ENV") == "base"
+        yield "conda base" if is_base else "CONDA_PREFIX", Path(variables["CONDA_PREFIX"])
+    if project is not None and (project / ".venv").is_dir():
+        yield "project", project / ".venv"
+    first = pythons.first_on_path(sources)
+    if first is not None and (venv := pythons.venv_of(first)):
+        yield "PATH", venv
+
+
+def _keep(look: Look, why: str, prefix: Path) -> None:
+    source = f"{SOURCE}{prefix}"
+    cfg = _text(prefix / "pyvenv.cfg")
+    conda = sorted(each.name for each in prefix.glob("conda-meta/python-3*.json"))
+    if cfg is None and not conda and why not in {"CONDA_PREFIX", "conda base"}:
+        message = f"{why} leads to {prefix}, which is no environment"
+        look.keep(source, "failed", message)
+        return
+    torch = _torch(_within(prefix))
+    home = re.search(r"^home\s*=\s*(\S.*?)\s*$", cfg or "", re.MULTILINE)
+    version = parse_cfg(cfg or "")
+    if torch is None and home and version and re.search(r"system-site-packages\s*=\s*true", cfg or ""):
+        torch = _torch(_installed(Path(home[1]).parent, f"{version.major}.{version.minor}"))
+    said = {"why": why, "pyvenv.cfg": cfg, "conda-meta": conda, "torch": torch}
+    look.keep(source, "read", json.dumps(said))
+
+
+def _within(prefix: Path) -> list[Path]:
+    return [*prefix.glob("lib*/python3*/site-packages"), prefix / "Lib/site-packages"]
+
+
+def _installed(prefix: Path, minor: str) -> list[Path]:
+    return [
+        prefix / f"lib/python{minor}/site-packages",
+        prefix / "Lib/site-packages",
+        # Debian's own places, for what pip and what apt installs.
+        prefix / f"local/lib/python{minor}/dist-packages",
+        prefix / "lib/python3/dist-packages",
+    ]
+
+
+def _torch(directories: Sequence[Path]) -> str | None:
+    """Give the text that names torch's version: empty if torch is there without it, None if not."""
+    for directory in directories:
+        text = _text(directory / "torch" / "version.py")
+        if text is not None:
+            line = re.search(r"^__version__.*$", text, re.MULTILINE)
+            if line:
+                return line[0]
+        if info := _dist_info(directory):
+            return info
+        if (directory / "torch" / "__init__.py").is_file():
+            return ""
+    return None
+
+
+def _dist_info(directory: Path) -> str | None:
+    names: Iterable[str] = (each.name for each in directory.glob("torch-*.dist-info"))
+    return next(iter(sorted(names)), None)
+
+
+def _python(said: Any) -> WrittenVersion | None:
+    if said.get("python"):
+        return WrittenVersion.read(said["python"])
+    # python-3.12.4-h194c7f8_1.json
+    names = " ".join(said.get("conda-meta") or ())
+    conda = re.search(r"python-(\d+\.\d+\.\d+)", names)
+    return parse_cfg(said.get("pyvenv.cfg") or "") or (WrittenVersion.read(conda[1]) if conda else None)
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
