@@ -118,7 +118,7 @@ def test_uv_makes_and_fills_an_environment() -> None:
         UV, Path("/w/envs/3"), Path("/w/locks/pylock.3.toml"), indexes=(SIMPLE, TORCH), link_mode="clone"
     )
     assert str(filled) == (
-        "UV_HTTP_CONNECT_TIMEOUT=5 uv pip sync /w/locks/pylock.3.toml --require-hashes --strict"
+        "UV_HTTP_CONNECT_TIMEOUT=5 uv pip sync /w/locks/pylock.3.toml --strict"
         " --no-config --no-python-downloads --preview-features pylock --python /w/envs/3/bin/python"
         f" --default-index {SIMPLE} --index {TORCH} --link-mode clone"
     )
