@@ -12,7 +12,7 @@ from torchenv.process import Completed, End
 
 def explained(done: Completed, purpose: str, request: LockRequest | None = None) -> TorchenvError:
     """Say why `purpose` failed; where the cause is not known, give what the tool said."""
-    said = re.sub(r"\s+", " ", done.err or done.out)
+    said = _one_line(done.err or done.out)
     return (
         _no_space(said, purpose)
         or _other_file(said)
@@ -24,25 +24,39 @@ def explained(done: Completed, purpose: str, request: LockRequest | None = None)
 
 
 def conflict(said: str, request: LockRequest, others: str = "") -> NothingSuits | None:
-    """Name both sides where another package wants another torch; None if that is not the trouble.
+    """Name both sides where a package wants another torch than the plan; None if none does.
 
     `others` is what would be chosen if torch were free, one `name==version` a line.
     """
     # Because all versions of xformers depend on torch==2.14.1 and you require xformers, …
     # Because lightning==2.5.0 depends on torch>=2.1,<2.15 and …
-    said = re.sub(r"\s+", " ", said)
     planned = {name_of(each): each for each in request.requirements}
-    wants = re.finditer(r"([\w.\-]+)([=<>!~][^ ]*)? depends? on ([a-z0-9\-]+)(\S+)", said)
-    for who, version, name, wanted in (match.groups() for match in wants):
-        if name in planned and who not in (*planned, "plan", "you"):
+    for who, version, name, wanted in re.findall(
+        r"([\w.\-]+)([=<>!~][^ ]*)? depends? on ([a-z0-9\-]+)([=<>!~]\S*[^\s,])", _one_line(said)
+    ):
+        if name in planned and not _allows(wanted, planned[name]):
             free = re.search(rf"^{re.escape(who)}==\S+", others, re.MULTILINE)
-            other = free[0] if free else f"{who}{version or ''}"
-            other_torch = f"{name}{wanted.rstrip(',')}"
             return NothingSuits(
-                f"{other} wants {other_torch}, and the plan has {planned[name]}",
-                hint=f"leave {who} out, or plan a release that it takes: {other_torch}",
+                f"{free[0] if free else who + version} wants {name}{wanted},"
+                f" and the plan has {planned[name]}",
+                hint=f"leave {who} out, or plan a release that it takes: {name}{wanted}",
             )
     return None
+
+
+def _allows(wanted: str, planned: str) -> bool:
+    from packaging.requirements import Requirement
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        allowed = SpecifierSet(wanted)
+    except InvalidSpecifier:
+        return True
+    return all(allowed.contains(pin.version, prereleases=True) for pin in Requirement(planned).specifier)
+
+
+def _one_line(said: str) -> str:
+    return re.sub(r"\s+", " ", said).strip()
 
 
 def _no_space(said: str, purpose: str) -> ToolFailed | None:
@@ -136,8 +150,13 @@ def _index(name: str, request: LockRequest) -> str:
     return index or request.package_index or "the default package index"
 
 
-def _anything_else(done: Completed, said: str, purpose: str) -> ToolFailed:
+def _anything_else(done: Completed, said: str, purpose: str) -> TorchenvError:
     if done.end is not End.EXITED:
         return ToolFailed(f"could not {purpose}: {done.reason()}")
-    said = re.sub(r"^(warning: \S.*? )?error: ", "", said.strip()) or f"code {done.code}"
-    return ToolFailed(f"could not {purpose}: {said}", hint=f"it was `{done.command}`")
+    # Using Python 3.12.1 environment at: env error: No solution found … cause: Because a depends on …
+    _, _, error = said.rpartition("error: ")
+    _, unsolved, cause = error.partition("No solution found when resolving dependencies cause: ")
+    if unsolved:
+        hint = "leave one of them out, or loosen what is asked of it"
+        return NothingSuits(f"the packages do not go together: {cause}", hint=hint)
+    return ToolFailed(f"could not {purpose}: {error or f'code {done.code}'}", hint=f"it was `{done.command}`")

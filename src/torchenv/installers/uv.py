@@ -190,12 +190,13 @@ def venv_command(uv: Path, environment: Path, python: Path) -> Command:
 def install_command(
     uv: Path, environment: Path, lock: Path, *, indexes: Sequence[str], link_mode: str | None
 ) -> Command:
-    """Install exactly the lock.
+    """Install exactly the lock, whose every file has a hash; uv checks each.
 
+    `--require-hashes` would add nothing, and refuse a package that is proven by its commit.
     uv looks into its cache only for indexes that it was told of: without them it asks for every
     wheel again, and fetches it where the index does not say that it may be kept.
     """
-    argv = [str(uv), "pip", "sync", str(lock), "--require-hashes", "--strict"]
+    argv = [str(uv), "pip", "sync", str(lock), "--strict"]
     argv += ["--no-config", "--no-python-downloads", "--preview-features", "pylock"]
     argv += ["--python", str(interpreter_in(environment))]
     for flag, index in zip(["--default-index", *["--index"] * len(indexes)], indexes, strict=False):

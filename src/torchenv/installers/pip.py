@@ -1,0 +1,83 @@
+"""virtualenv and pip as an installer, for hosts where uv may not run: the same files from the same lock."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from torchenv.errors import InputError
+from torchenv.installers import Installer, LockRequest, interpreter_in
+from torchenv.installers.trouble import explained
+from torchenv.lock import Lock
+from torchenv.process import Command, Runner
+
+
+class Pip:
+    """Creates with virtualenv and installs with the pip that virtualenv carries.
+
+    pip cannot bind a package to an index, so what chooses is `locker`; a lock made elsewhere needs
+    none of it.
+    """
+
+    def __init__(self, run: Runner, *, locker: Installer) -> None:
+        self._run = run
+        self._locker = locker
+
+    def lock(self, request: LockRequest) -> Lock:
+        return self._locker.lock(request)
+
+    def create(self, environment: Path, python: Path) -> None:
+        done = self._run(virtualenv_command(environment, python))
+        if done.code != 0:
+            raise explained(done, f"make the environment {environment}")
+
+    def install(self, environment: Path, lock: Path) -> None:
+        locked = Lock.parse(lock.read_text("utf-8"), str(lock))
+        with tempfile.TemporaryDirectory(prefix="torchenv-") as folder:
+            requirements = Path(folder) / "requirements.txt"
+            requirements.write_text(hashed_requirements(locked, str(lock)), "utf-8")
+            done = self._run(pip_command(carried_pip(), environment, requirements, indexes=locked.indexes))
+        if done.code != 0:
+            raise explained(done, f"install {lock.name} into {environment}")
+
+
+def carried_pip() -> Path:
+    """Give the wheel of the pip that virtualenv carries; Python runs it without unpacking."""
+    from virtualenv.seed.wheels.embed import get_embed_wheel
+
+    wheel = get_embed_wheel("pip", f"{sys.version_info[0]}.{sys.version_info[1]}")
+    assert wheel is not None, "virtualenv carries a pip for every Python that torchenv runs on"
+    return Path(wheel.path)
+
+
+def virtualenv_command(environment: Path, python: Path) -> Command:
+    argv = (sys.executable, "-I", "-m", "virtualenv", "--no-seed", "--no-periodic-update")
+    return Command((*argv, "--python", str(python), str(environment)))
+
+
+def pip_command(pip: Path, environment: Path, requirements: Path, *, indexes: Sequence[str]) -> Command:
+    """Install exactly these files: the hashes decide, so it does not matter which index is first."""
+    argv = [str(interpreter_in(environment)), "-I", str(pip / "pip"), "install"]
+    argv += ["--requirement", str(requirements), "--require-hashes", "--no-deps", "--no-compile"]
+    for flag, index in zip(["--index-url", *["--extra-index-url"] * len(indexes)], indexes, strict=False):
+        argv += [flag, index]
+    quiet = {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
+    return Command(tuple(argv), env=quiet)
+
+
+def hashed_requirements(lock: Lock, source: str) -> str:
+    """Write the lock as pip's requirements, each with the hashes of its files.
+
+    Raises `InputError` for what has no files, such as a package from version control.
+    """
+    lines = []
+    for package in lock.packages:
+        if package.version is None or not package.files:
+            hint = "use `--installer uv`, or lock a released version of it"
+            raise InputError(f"{source}: pip cannot prove {package.name}: it has no hash", hint=hint)
+        hashes = (f"--hash=sha256:{file.sha256}" for file in package.files)
+        lines.append(" ".join([f"{package.name}=={package.version}", *hashes]))
+    return "".join(f"{line}\n" for line in lines)
