@@ -131,7 +131,10 @@ class Context:
         """Look at this machine."""
         from torchenv.probe import Sources, probe
 
-        sources = Sources.of_machine(self.environ, sysroot=sysroot, home=self.home)
+        if sysroot is None:
+            sources = Sources(run=self.run, variables=self.environ)
+        else:
+            sources = Sources.sysroot(self.run, self.environ, sysroot)
         return probe(sources, project=self.project or self.cwd, now=self.now())
 
     @cached_property
@@ -161,9 +164,17 @@ class Context:
     def installer(self) -> Installer:
         """What locks and installs: the flag's, else TORCHENV_INSTALLER's, else the profile's."""
         named = getattr(self.arguments, "installer", None) or self.environ.get("TORCHENV_INSTALLER")
-        from torchenv.installers.uv import Uv, uv_program
+        match named or self.profile.install.installer:
+            case "uv":
+                from torchenv.installers.uv import Uv, uv_program
 
-        return Uv(self.run, program=uv_program())
+                return Uv(self.run, program=uv_program())
+            case "pip":
+                from torchenv.installers.pip import Pip
+
+                return Pip(self.run)
+            case other:
+                raise InputError(f"there is no installer {other!r}", hint="TORCHENV_INSTALLER is uv or pip")
 
     @cached_property
     def ports(self) -> Ports:

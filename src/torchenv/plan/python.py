@@ -23,7 +23,8 @@ def choose_python(
     minors = _with_companions(
         release, release.pythons if package_index else release.pythons_of(backend, host.platform), wish
     )
-    usable = [each for each in host.pythons if _usable(each, host)]
+    # conda's interpreter is a base only where it is named: removing its environment breaks what stands on it.
+    usable = [each for each in host.pythons if _usable(each, host) and not each.conda]
     if wish.python and _is_path(wish.python):
         return _at_path(wish.python, host, release, minors)
     if wish.python:
@@ -62,6 +63,8 @@ def passed_over(
             why = f"torch {release.version} has no wheel for Python {each.minor}"
         elif lacking := _lacking(each, wish, release):
             why = f"{lacking} has no wheel for Python {each.minor}"
+        elif each.conda:
+            why = "belongs to conda, and is taken only when named by its path"
         elif each.free_threaded and not wish.free_threaded:
             why = "is free-threaded, which is taken only when asked for"
         else:

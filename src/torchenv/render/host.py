@@ -1,0 +1,66 @@
+"""A host as people read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchenv.host import AmdDevice, Host, IntelDevice, NvidiaDevice, Status
+
+
+def host_text(host: Host) -> str:
+    """Tell what a machine has, and what a person should know or mend."""
+    return "\n".join(_lines(host))
+
+
+def _lines(host: Host) -> Iterator[str]:
+    places = [name for name, there in (("WSL", host.wsl), ("container", host.container)) if there]
+    yield f"system: {host.platform}{_system(host)}" + "".join(f", {each}" for each in places)
+    driver = f", driver {host.nvidia.driver}" if host.nvidia.driver else ""
+    yield f"NVIDIA: {host.nvidia.status.value}{driver}"
+    yield from (f"  {_nvidia(each)}" for each in host.nvidia.devices)
+    yield f"AMD: {host.amd.status.value}"
+    yield from (f"  {_amd(each)}" for each in host.amd.devices)
+    yield f"Intel: {host.intel.status.value}"
+    yield from (f"  {_intel(each)}" for each in host.intel.devices)
+    if host.system == "darwin":
+        yield f"Apple: {host.apple.chip or host.apple.status.value}"
+    for python in host.pythons:
+        kind = f" {python.implementation}" if python.implementation != "cpython" else ""
+        yield f"Python {python.version}{'t' if python.free_threaded else ''}{kind}: {python.path}"
+    for environment in host.environments:
+        state = "in use" if environment.active else "beside"
+        yield f"environment ({state}): {environment.path}, torch {environment.torch or 'none'}"
+    yield from (f"note: {each.message}" for each in host.problems)
+    accelerators = (host.nvidia, host.amd, host.intel)
+    if all(each.status is Status.ABSENT for each in accelerators) and host.system != "darwin":
+        yield "no accelerator was seen"
+
+
+def _system(host: Host) -> str:
+    if host.macos is not None:
+        return f", macOS {host.macos}"
+    return f", {host.libc.family} {host.libc.version}" if host.libc else ""
+
+
+def _nvidia(device: NvidiaDevice) -> str:
+    capability = device.compute_capability or "unknown"
+    mig = ", MIG" if device.mig else ""
+    return f"{device.index} {device.name}, compute capability {capability}{mig}{_hidden(device.visible)}"
+
+
+def _amd(device: AmdDevice) -> str:
+    part = ", integrated" if device.integrated else ""
+    taken = f", taken for {device.override}" if device.override else ""
+    return (
+        f"{device.index} {device.name}, {device.gfx or 'gfx unknown'}{taken}{part}{_hidden(device.visible)}"
+    )
+
+
+def _intel(device: IntelDevice) -> str:
+    xpu = {True: "XPU", False: "no XPU", None: "XPU unknown"}[device.xpu]
+    part = ", integrated" if device.integrated else ""
+    return f"{device.index} {device.name}, {xpu}{part}{_hidden(device.visible)}"
+
+
+def _hidden(visible: bool) -> str:  # noqa: FBT001
+    return "" if visible else ", hidden by a mask"
