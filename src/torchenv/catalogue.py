@@ -108,7 +108,7 @@ class Cpu:
 Needs = Cuda | Rocm | Xpu | Cpu
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Backend:
     """One build line of a release: its tag is the last part of its index's address."""
 
@@ -135,7 +135,7 @@ class Backend:
                 return "cpu"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Companion:
     """A package of torch's family and its version for one torch release.
 

@@ -58,7 +58,7 @@ def test_uv_is_told_of_dates_that_do_not_bind_torch() -> None:
 
 
 def test_uv_is_told_of_the_oldest_macos() -> None:
-    mac = replace(REQUEST, platform="macos-arm64", macos="14.0", interpreter=None, constraints=("numpy<3",))
+    mac = replace(REQUEST, platform="darwin-arm64", macos="14.0", interpreter=None, constraints=("numpy<3",))
     command = lock_command(UV, Path("/plan"), mac)
     assert command.env["MACOSX_DEPLOYMENT_TARGET"] == "14.0"
     assert " ".join(command.argv).startswith(

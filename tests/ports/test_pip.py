@@ -40,7 +40,7 @@ def misled(environ: dict[str, str], index: Index, tmp_path: Path, uv: Uv) -> Pip
 def files_in(environment: Path) -> dict[str, bytes]:
     """Every file of site-packages, but for what says who installed it."""
     command = Command(
-        (str(interpreter_in(environment)), "-Ic", "import site; print(*site.getsitepackages())")
+        (str(interpreter_in(environment)), "-Ic", "import sysconfig; print(sysconfig.get_path('purelib'))")
     )
     folder = Path(Programs({})(command).check("find site-packages").strip())
     marks = {"INSTALLER", "RECORD", "REQUESTED", "_virtualenv.py", "_virtualenv.pth"}

@@ -115,7 +115,7 @@ def test_the_same_request_gives_the_same_bytes_and_holds_no_path_of_this_machine
     ("platform", "backend", "python", "file"),
     [
         ("windows-x86_64", "cu132", "3.13", "torch-2.15.0+cu132-cp313-cp313-win_amd64.whl"),
-        ("macos-arm64", "cpu", "3.12", "torch-2.15.0+cpu-cp312-cp312-macosx_14_0_arm64.whl"),
+        ("darwin-arm64", "cpu", "3.12", "torch-2.15.0+cpu-cp312-cp312-macosx_14_0_arm64.whl"),
         ("linux-aarch64", "cu134", "3.11", "torch-2.15.0+cu134-cp311-cp311-manylinux_2_28_aarch64.whl"),
         ("linux-x86_64", "rocm7.14", "3.12", "torch-2.15.0+rocm7.14-cp312-cp312-manylinux_2_28_x86_64.whl"),
     ],

@@ -89,7 +89,7 @@ PLATFORMS = {
     "linux-x86_64": "manylinux_2_28_x86_64",
     "linux-aarch64": "manylinux_2_28_aarch64",
     "windows-x86_64": "win_amd64",
-    "macos-arm64": "macosx_14_0_arm64",
+    "darwin-arm64": "macosx_14_0_arm64",
 }
 PYTHONS = (
     "cp310-cp310",
