@@ -86,7 +86,7 @@ def fingerprint(installation: Installation) -> Fingerprint:
     }
     if installation.layout is Layout.CONDA:
         vouched |= _vouched_by_conda(installation.path)
-    found = {path: status for root in _roots(installation) for path, status in files(root)}
+    found = dict(files_of(installation))
     read = [path for path, status in found.items() if stat.S_ISREG(status.st_mode) and path not in vouched]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         contents = dict(zip(read, pool.map(content, read), strict=True))
@@ -96,7 +96,7 @@ def fingerprint(installation: Installation) -> Fingerprint:
             size=0 if stat.S_ISLNK(status.st_mode) else status.st_size,
             mtime_ns=0 if stat.S_ISLNK(status.st_mode) else status.st_mtime_ns,
             mode=stat.S_IMODE(status.st_mode),
-            content=_link(path) if stat.S_ISLNK(status.st_mode) else contents.get(path, ""),
+            content=link(path) if stat.S_ISLNK(status.st_mode) else contents.get(path, ""),
         )
         for path, status in found.items()
     }
@@ -110,9 +110,9 @@ def differences(before: Fingerprint, after: Fingerprint) -> tuple[Difference, ..
     return tuple(Difference(path, what) for path, what in compared if what)
 
 
-def files(root: str | Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Give every file and link under `root` but byte-code caches; a link to a directory is a link."""
-    waiting = [str(root)]
+def files_of(installation: Installation) -> Iterator[tuple[str, os.stat_result]]:
+    """Give every file and link of an environment but byte-code caches; a link to a directory is a link."""
+    waiting = [str(root) for root in roots(installation)]
     while waiting:
         # What vanishes under the eye, or may not be read, is not there for this user.
         with suppress(OSError), os.scandir(waiting.pop()) as entries:
@@ -139,13 +139,19 @@ def content(path: str) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
+def link(path: str) -> str:
+    """Give what stands for the content of a link: where it leads."""
+    return "-> " + os.readlink(path).translate(_ONE_LINE)  # noqa: PTH115 - 20,000 paths are strings here
+
+
 def relative(path: str, base: Path) -> str:
     """Give a path as the fingerprint writes it; what lies outside the environment keeps its whole path."""
     inside = path.removeprefix(f"{base}{os.sep}")
     return inside.replace(os.sep, "/").translate(_ONE_LINE)
 
 
-def _roots(installation: Installation) -> Iterable[Path]:
+def roots(installation: Installation) -> Iterable[Path]:
+    """Give the directories whose every file belongs to an environment."""
     match installation.layout:
         case Layout.VENV:
             return (installation.path,)
@@ -169,10 +175,6 @@ def _vouched_by_conda(path: Path) -> set[str]:
         listed = json.loads(meta.read_text(encoding="utf-8")).get("files", ())
         vouched.update(os.path.normpath(f"{path}/{each}") for each in listed)
     return vouched
-
-
-def _link(path: str) -> str:
-    return "-> " + os.readlink(path).translate(_ONE_LINE)  # noqa: PTH115 - 20,000 paths are strings here
 
 
 def _difference(before: Entry | None, after: Entry | None) -> str | None:

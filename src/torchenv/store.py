@@ -23,6 +23,8 @@ if sys.platform == "win32":
     # The byte that is locked cannot be read by others, so it lies beyond what the file says.
     _LOCKED_BYTE = 1 << 30
 
+    from platform import node as _host_name
+
     def _try_to_lock(handle: int) -> bool:
         os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
         try:
@@ -32,6 +34,9 @@ if sys.platform == "win32":
         return True
 else:
     import fcntl
+
+    def _host_name() -> str:
+        return os.uname().nodename
 
     def _try_to_lock(handle: int) -> bool:
         try:
@@ -246,7 +251,7 @@ class Store:
                 self._say(f"{directory} could not be deleted whole; the next run tries again")
 
     def remake_current(self, manifest: Manifest) -> None:
-        """Make `current` lead to the environment in use: by a link, or as a small file where none is allowed."""
+        """Make `current` lead to the environment in use: a link, or a small file where none is allowed."""
         environment = manifest.in_use
         if environment is None or _leads_to(self.current) == environment.path:
             return
@@ -303,11 +308,3 @@ def _leads_to(current: Path) -> str | None:
     with suppress(OSError, UnicodeDecodeError):
         return str(current.readlink()) if current.is_symlink() else current.read_text("utf-8").rstrip("\n")
     return None
-
-
-def _host_name() -> str:
-    if sys.platform != "win32":
-        return os.uname().nodename
-    import platform
-
-    return platform.node()
