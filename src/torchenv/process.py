@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -136,6 +135,9 @@ def together(
     """Run commands side by side, each with the same limit in seconds; answers in the same order."""
     if not commands:
         return ()
+    # 16 ms, which only what starts several programs pays.
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(max_workers=len(commands)) as pool:
         waiting = [pool.submit(run, command, timeout=timeout) for command in commands]
         try:
