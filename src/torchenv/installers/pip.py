@@ -18,8 +18,8 @@ from torchenv.process import Command, Runner
 class Pip:
     """Creates with virtualenv and installs with the pip that virtualenv carries.
 
-    pip cannot bind a package to an index, so what chooses is `locker`; a lock made elsewhere needs
-    none of it.
+    pip cannot bind a package to an index nor fetch a Python, so `locker` does both; a lock made
+    elsewhere, for a Python that is here, needs none of it.
     """
 
     def __init__(self, run: Runner, *, locker: Installer) -> None:
@@ -28,6 +28,9 @@ class Pip:
 
     def lock(self, request: LockRequest) -> Lock:
         return self._locker.lock(request)
+
+    def fetch_python(self, python: str) -> Path:
+        return self._locker.fetch_python(python)
 
     def create(self, environment: Path, python: Path) -> None:
         done = self._run(virtualenv_command(environment, python))
