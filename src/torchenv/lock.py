@@ -83,14 +83,14 @@ class Lock:
         return tuple(sorted({each.index for each in self.packages if each.index}))
 
 
-def written(raw: Mapping[str, Any], *, index_of: Mapping[str, str]) -> str:
+def written(raw: Mapping[str, Any], *, index_of: Mapping[str, str | None]) -> str:
     """Give the text of a decoded lock, with the index of each package written in.
 
     A lock without `index` makes an installer fetch again what it has in its cache. Keys and
     packages come in a fixed order, so that whoever writes the same lock writes the same bytes.
     """
-    head = {key: value for key, value in raw.items() if key != "packages"}
-    lines = [f"{key} = {_toml(value)}" for key, value in {**head, "created-by": "torchenv"}.items()]
+    head = {key: value for key, value in raw.items() if key != "packages"} | {"created-by": "torchenv"}
+    lines = [f"{key} = {_toml(head[key])}" for key in sorted(head, key=_rank)]
     for package in sorted(raw["packages"], key=lambda each: (each["name"], str(each))):
         index = index_of.get(package["name"])
         known = {**package, "index": index} if index and _from_index(package) else package
@@ -102,7 +102,10 @@ def written(raw: Mapping[str, Any], *, index_of: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-_ORDER = ("name", "version", "marker", "requires-python", "index", "vcs", "archive", "sdist")
+# As PEP 751 presents them.
+_HEAD = ("lock-version", "environments", "requires-python", "created-by")
+_PACKAGE = ("name", "version", "marker", "index", "vcs", "archive", "sdist", "wheels")
+_ORDER = _HEAD + _PACKAGE
 
 
 def _rank(key: str) -> tuple[int, str]:

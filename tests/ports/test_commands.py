@@ -42,8 +42,9 @@ REQUEST = LockRequest(
 
 def test_uv_is_told_what_to_lock_for() -> None:
     assert str(lock_command(UV, Path("/plan"), REQUEST)) == (
-        "cd /plan && UV_HTTP_CONNECT_TIMEOUT=5 UV_HTTP_RETRIES=1 uv pip compile pyproject.toml"
-        " --no-config --no-python-downloads --no-header --no-annotate --python /usr/bin/python3.12"
+        "cd /plan && UV_HTTP_CONNECT_TIMEOUT=5 UV_HTTP_RETRIES=1 UV_HTTP_TIMEOUT=10"
+        " uv pip compile pyproject.toml --no-config --no-python-downloads --no-header --no-annotate"
+        " --python /usr/bin/python3.12"
         " --python-version 3.12 --python-platform x86_64-unknown-linux-gnu"
         f" --default-index {SIMPLE} --format pylock.toml"
     )
@@ -126,7 +127,7 @@ def test_uv_makes_and_fills_an_environment() -> None:
 
 def test_uv_fetches_an_interpreter_into_its_own_store() -> None:
     assert str(fetch_python_command(UV, "3.14t")) == (
-        "UV_HTTP_CONNECT_TIMEOUT=5 UV_HTTP_RETRIES=1"
+        "UV_HTTP_CONNECT_TIMEOUT=5 UV_HTTP_RETRIES=1 UV_HTTP_TIMEOUT=10"
         " uv python install --no-config --no-bin --no-registry 3.14t"
     )
 

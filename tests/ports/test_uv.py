@@ -129,6 +129,26 @@ def test_a_lock_for_another_machine_is_made_here(
     assert [each.name for each in torch.files] == [file]
 
 
+@builds_here
+def test_a_lock_for_another_machine_is_not_installed_here(uv: Uv, request_for: Ask, tmp_path: Path) -> None:
+    with pytest.raises(ToolFailed) as caught:
+        built(uv, uv.lock(request_for(platform="windows-x86_64", interpreter=None)), tmp_path)
+    assert str(caught.value) == (
+        f"could not install pylock.toml into {tmp_path}/env:"
+        " The target environment is not supported by the lockfile"
+    )
+
+
+def test_a_lock_says_what_it_is_for(uv: Uv, request_for: Ask) -> None:
+    lock = uv.lock(request_for("cpu", platform="darwin-arm64", python="3.13", interpreter=None, macos="14.0"))
+    assert lock.text.startswith("""\
+lock-version = "1.0"
+environments = ["sys_platform == 'darwin' and platform_machine == 'arm64'"]
+requires-python = "==3.13.*"
+created-by = "torchenv"
+""")
+
+
 def test_files_that_came_later_are_left_out_but_torch_is_exempt(uv: Uv, request_for: Ask) -> None:
     lock = uv.lock(request_for("rocm7.14", packages=("numpy",), family=ROCM, exclude_newer=date(2026, 3, 1)))
     assert sources(lock)["numpy"] == "2.2.0 from simple"

@@ -36,7 +36,7 @@ class Uv:
             package["name"]: request.torch_index if package["name"] in bound else package_index
             for package in raw["packages"]
         }
-        text = written(raw, index_of={name: index for name, index in index_of.items() if index})
+        text = written({**raw, **fitting(request)}, index_of=index_of)
         return Lock.parse(text, "the lock that uv made")
 
     def create(self, environment: Path, python: Path) -> None:
@@ -64,32 +64,35 @@ class Uv:
     def _resolve(self, request: LockRequest, folder: Path) -> tuple[dict[str, Any], frozenset[str]]:
         """Resolve until every package of torch's family is bound to torch's index.
 
-        A source of uv's reaches only what is listed, so a name that another package brings along
-        must be found out first, then listed. Almost always once is enough.
+        A source of uv's reaches only what is listed. So a name that another package brings along
+        (triton-rocm) shows itself first, as chosen from the wrong index or not found there, and is
+        then listed.
         """
         import tomllib
 
+        family = request.family if request.torch_index else frozenset()
         bound = frozenset(map(name_of, request.requirements)) if request.torch_index else frozenset()
-        if request.torch_index and request.family - bound:
-            bound |= self._family_brought_along(request, folder)
         while True:
             _write_project(folder, project(request, bound), request.constraints)
             done = self._run(lock_command(self._program, folder, request))
-            if done.code != 0:
-                raise self._explained(done, request, folder)
-            raw = tomllib.loads(done.out)
-            missed = request.family & {package["name"] for package in raw["packages"]} - bound
-            if not missed or not request.torch_index:
-                return raw, bound
+            unbound = family - bound
+            if done.code == 0:
+                raw = tomllib.loads(done.out)
+                missed = unbound & {package["name"] for package in raw["packages"]}
+                if not missed:
+                    return raw, bound
+            else:
+                named = any(name in done.err for name in unbound)
+                missed = unbound & self._surveyed(request, folder) if named else frozenset()
+                if not missed:
+                    raise self._explained(done, request, folder)
             bound |= missed
 
-    def _family_brought_along(self, request: LockRequest, folder: Path) -> frozenset[str]:
+    def _surveyed(self, request: LockRequest, folder: Path) -> frozenset[str]:
+        """Name every package that there would be if both indexes were alike."""
         _write_project(folder, project(request, frozenset()), request.constraints)
         done = self._run(survey_command(self._program, folder, request))
-        if done.code != 0:
-            raise self._explained(done, request, folder)
-        named = re.findall(r"^([a-z0-9-]+)==", done.out, re.MULTILINE)
-        return request.family & frozenset(named) | frozenset(map(name_of, request.requirements))
+        return frozenset(re.findall(r"^([a-z0-9-]+)==", done.out, re.MULTILINE))
 
     def _explained(self, done: Completed, request: LockRequest, folder: Path) -> TorchenvError:
         if conflict(done.err, request) is None:
@@ -121,44 +124,48 @@ def uv_program() -> Path:
 
 
 # An index that does not answer is known in seconds; a download that has begun may be slow.
-_SOON = {"UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRIES": "1"}
+_SOON = {"UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRIES": "1", "UV_HTTP_TIMEOUT": "10"}
 
-# The words of torchenv for a platform, and uv's.
+# torchenv's word for a platform: uv's word, and what Python says of itself there.
 _PLATFORMS = {
-    "linux-x86_64": "x86_64-unknown-linux-gnu",
-    "linux-aarch64": "aarch64-unknown-linux-gnu",
-    "windows-x86_64": "x86_64-pc-windows-msvc",
-    "windows-arm64": "aarch64-pc-windows-msvc",
-    "darwin-arm64": "aarch64-apple-darwin",
-    "darwin-x86_64": "x86_64-apple-darwin",
+    "linux-x86_64": ("x86_64-unknown-linux-gnu", "linux", "x86_64"),
+    "linux-aarch64": ("aarch64-unknown-linux-gnu", "linux", "aarch64"),
+    "windows-x86_64": ("x86_64-pc-windows-msvc", "win32", "AMD64"),
+    "windows-arm64": ("aarch64-pc-windows-msvc", "win32", "ARM64"),
+    "darwin-arm64": ("aarch64-apple-darwin", "darwin", "arm64"),
 }
 
 
 def lock_command(uv: Path, folder: Path, request: LockRequest) -> Command:
     """Choose from the project in `folder`: torch's index gives only what is bound to it."""
-    dates: list[str] = []
-    if request.exclude_newer is not None:
-        dates = ["--exclude-newer", f"{request.exclude_newer.isoformat()}T00:00:00Z"]
-        for name in sorted({*request.family, *map(name_of, request.requirements)}):
-            dates += ["--exclude-newer-package", f"{name}=false"]
-    return _compile(uv, folder, request, ["--format", "pylock.toml", *dates])
+    return _compile(uv, folder, request, "--format", "pylock.toml")
 
 
 def survey_command(uv: Path, folder: Path, request: LockRequest) -> Command:
     """Ask which packages there would be at all, from both indexes alike; only names are used."""
-    both = ["--index", request.torch_index] if request.torch_index else []
-    return _compile(uv, folder, request, [*both, "--index-strategy", "unsafe-best-match"])
+    both = ("--index", request.torch_index) if request.torch_index else ()
+    return _compile(uv, folder, request, *both, "--index-strategy", "unsafe-best-match")
 
 
-def _compile(uv: Path, folder: Path, request: LockRequest, more: Sequence[str]) -> Command:
+def _compile(uv: Path, folder: Path, request: LockRequest, *more: str) -> Command:
     constraints = ["--constraints", "constraints.txt"] if request.constraints else []
     index = ["--default-index", request.package_index] if request.package_index else []
     argv = [str(uv), "pip", "compile", "pyproject.toml", *constraints]
     argv += ["--no-config", "--no-python-downloads", "--no-header", "--no-annotate"]
     argv += ["--python", _python(request), "--python-version", request.python]
-    argv += ["--python-platform", _platform(request.platform), *index, *more]
+    argv += ["--python-platform", _platform(request.platform)[0], *index, *more, *_dates(request)]
     macos = {"MACOSX_DEPLOYMENT_TARGET": request.macos} if request.macos else {}
     return Command(tuple(argv), cwd=folder, env={**_SOON, **macos})
+
+
+def _dates(request: LockRequest) -> list[str]:
+    if request.exclude_newer is None:
+        return []
+    # A bare date would mean the end of that day where uv happens to run.
+    words = ["--exclude-newer", f"{request.exclude_newer.isoformat()}T00:00:00Z"]
+    for name in sorted({*request.family, *map(name_of, request.requirements)}):
+        words += ["--exclude-newer-package", f"{name}=false"]
+    return words
 
 
 def _python(request: LockRequest) -> str:
@@ -169,11 +176,18 @@ def _python(request: LockRequest) -> str:
     return f"{request.python}t" if request.free_threaded else sys.executable
 
 
-def _platform(platform: str) -> str:
+def _platform(platform: str) -> tuple[str, str, str]:
     if platform not in _PLATFORMS:
         hint = f"known are {', '.join(_PLATFORMS)}"
         raise ToolFailed(f"uv cannot lock for the platform {platform}", hint=hint)
     return _PLATFORMS[platform]
+
+
+def fitting(request: LockRequest) -> dict[str, Any]:
+    """Say in the lock what it is for, so that an installer refuses it elsewhere."""
+    _, system, machine = _platform(request.platform)
+    marker = f"sys_platform == '{system}' and platform_machine == '{machine}'"
+    return {"environments": [marker], "requires-python": f"=={request.python}.*"}
 
 
 def default_index_command(uv: Path) -> Command:
