@@ -23,7 +23,6 @@ from torchenv.integrity import digest_of_base, verify
 from torchenv.isolation import Isolated, isolate
 from torchenv.record import BasePython
 
-
 Result = TypeVar("Result")
 
 

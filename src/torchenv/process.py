@@ -239,8 +239,8 @@ _SAYS_ONLY_HOW = frozenset(
     }
 )
 
-# Set by whatever is activated, for a shell's prompt and for tools: no choice of the user's.
-_MARKS_WHERE_ONE_IS = ("CONDA_", "VIRTUAL_ENV", "_CE_", "_CONDA_", "__PYVENV_LAUNCHER__")
+# Of these, what a person sets in order to choose; the others tell where one is, or Python how to behave.
+_CHOOSES = ("PIP_", "PYTHONHOME", "PYTHONPATH", "UV_", "VIRTUALENV_")
 
 # uv reads certificates from here alone, pip from each of these.
 _CERTIFICATES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
@@ -272,7 +272,7 @@ def ignored(environ: Mapping[str, str]) -> tuple[str, ...]:
         sorted(
             name
             for name, value in environ.items()
-            if value and _leads_astray(name) and not name.startswith(_MARKS_WHERE_ONE_IS)
+            if value and _leads_astray(name) and name.startswith(_CHOOSES)
         )
     )
 

@@ -11,10 +11,12 @@ from torchenv.catalogue import Catalogue
 from torchenv.errors import ToolFailed
 from torchenv.host import Host
 from torchenv.indexes import Fetch, ProjectPage, project
-from torchenv.plan import Build, IndexFacts, Outcome, Plan, Wish, resolve
+from torchenv.installers.reach import why_unreachable
+from torchenv.plan import Build, IndexFacts, Plan, Wish, resolve
+from torchenv.process import Runner
 
 
-def asked_again(plan: Plan, host: Host, wish: Wish, catalogue: Catalogue, fetch: Fetch) -> Plan:
+def asked_again(plan: Plan, host: Host, wish: Wish, catalogue: Catalogue, fetch: Fetch, run: Runner) -> Plan:
     """Give the plan that holds once the indexes were asked.
 
     Where PyTorch's index cannot be reached, the package index's build is planned if it is of the same release
@@ -22,10 +24,10 @@ def asked_again(plan: Plan, host: Host, wish: Wish, catalogue: Catalogue, fetch:
     """
     facts = IndexFacts()
     while plan.build is not None and plan.build.index is not None:
-        try:
-            lacks = _lacking(plan.build, host, fetch)
-        except ToolFailed as unreachable:
-            return _from_package_index(plan.build, host, wish, catalogue, unreachable)
+        # A name that nobody looks up can hold a request for minutes, so that is found out first.
+        if why := why_unreachable(run, plan.build.index):
+            return _from_package_index(plan.build, host, wish, catalogue, why)
+        lacks = _lacking(plan.build, host, fetch)
         if not lacks:
             return plan
         facts = IndexFacts(lacks={**facts.lacks, plan.build.backend.tag: lacks})
@@ -56,14 +58,12 @@ def _said(requirement: Requirement, page: ProjectPage | None, build: Build, host
     return f"{build.index} does not have {wanted}; its newest is {newest}"
 
 
-def _from_package_index(
-    build: Build, host: Host, wish: Wish, catalogue: Catalogue, unreachable: ToolFailed
-) -> Plan:
+def _from_package_index(build: Build, host: Host, wish: Wish, catalogue: Catalogue, why: str) -> Plan:
     plan = resolve(host, wish, catalogue, IndexFacts(unreachable=True))
-    if plan.outcome is Outcome.BLOCKED or plan.build is None or plan.build.release != build.release:
+    if plan.build is None or plan.build.release != build.release:
         tag = build.backend.tag
         raise ToolFailed(
-            f"{unreachable.message}, and the package index has no build that serves this host like {tag}",
-            hint=unreachable.hint,
+            f"{build.index} cannot be reached ({why}), and the package index has nothing for {tag} on this host",
+            hint="check the network and its proxy, or name a mirror with TORCHENV_TORCH_INDEX",
         )
     return plan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from torchenv.host import Host
     from torchenv.indexes import Fetch
     from torchenv.installers import Installer
+    from torchenv.installers.inherited import Inherited
     from torchenv.process import Runner
     from torchenv.profile import Profile
     from torchenv.record import Environment
@@ -142,7 +144,7 @@ class Context:
         """What starts programs, in an environment in which nothing leads them astray."""
         from torchenv.process import Programs
 
-        return Programs(self.environ)
+        return Programs({**self.inherited.network, **self.environ})
 
     @cached_property
     def fetch(self) -> Fetch:
@@ -166,13 +168,11 @@ class Context:
         named = getattr(self.arguments, "installer", None) or self.environ.get("TORCHENV_INSTALLER")
         match named or self.profile.install.installer:
             case "uv":
-                from torchenv.installers.uv import Uv, uv_program
-
-                return Uv(self.run, program=uv_program())
+                return self._uv()
             case "pip":
                 from torchenv.installers.pip import Pip
 
-                return Pip(self.run)
+                return Pip(self.run, locker=self._uv())
             case other:
                 raise InputError(f"there is no installer {other!r}", hint="TORCHENV_INSTALLER is uv or pip")
 
@@ -189,6 +189,19 @@ class Context:
             say=self.say,
             now=self.now,
         )
+
+    def _uv(self) -> Installer:
+        from torchenv.installers.uv import Uv, uv_program
+
+        return Uv(self.run, program=uv_program())
+
+    @cached_property
+    def inherited(self) -> Inherited:
+        """What pip's and uv's own settings say, in variables and in files."""
+        from torchenv.installers.inherited import inherited
+
+        home = self.home or self.cwd
+        return inherited(self.environ, lambda path: path.read_text("utf-8"), system=sys.platform, home=home)
 
     def now(self) -> datetime:
         """Give the time, in UTC and to the second."""

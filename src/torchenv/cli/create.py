@@ -42,14 +42,16 @@ def _decided(asked: Wish, context: Context) -> Plan:
         return plan
     from torchenv.actions.ask_index import asked_again
 
-    return asked_again(plan, context.host, asked, context.catalogue, context.fetch)
+    return asked_again(plan, context.host, asked, context.catalogue, context.fetch, context.run)
 
 
 def _make(plan: Plan, asked: Wish, context: Context) -> int:
     from torchenv.actions.create import Order, create
-    from torchenv.process import ignored
     from torchenv.render.environment import made_text, shown
 
+    assert plan.build is not None
+    for constraint in context.inherited.forbidding(plan.build.requirements):
+        context.say(f"note: ignored, though it forbids what is planned: {constraint}")
     order = Order(
         plan=plan,
         host=context.host,
@@ -57,7 +59,7 @@ def _make(plan: Plan, asked: Wish, context: Context) -> int:
         catalogue=context.catalogue,
         by_hand=asked.by_hand,
         package_index=context.package_index,
-        ignored=ignored(context.environ),
+        ignored=context.inherited.ignored,
     )
     made = create(order, context.ports)
     if context.arguments.json:

@@ -24,7 +24,7 @@ def run(arguments: Namespace, context: Context) -> int:
     if arguments.online:
         from torchenv.actions.ask_index import asked_again
 
-        plan = asked_again(plan, context.host, asked, context.catalogue, context.fetch)
+        plan = asked_again(plan, context.host, asked, context.catalogue, context.fetch, context.run)
     if arguments.json:
         context.print_json(plan.to_document())
     else:
