@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from torchenv.catalogue import Catalogue
 from torchenv.errors import ToolFailed
 from torchenv.host import Host
 from torchenv.indexes import Fetch, ProjectPage, project
 from torchenv.installers.reach import why_unreachable
-from torchenv.plan import Build, IndexFacts, Plan, Wish, resolve
+from torchenv.plan import Build, IndexFacts, Plan, Question, resolve
 from torchenv.process import Runner
 
 
-def asked_again(plan: Plan, host: Host, wish: Wish, catalogue: Catalogue, fetch: Fetch, run: Runner) -> Plan:
+def asked_again(plan: Plan, ask: Question, fetch: Fetch, run: Runner) -> Plan:
     """Give the plan that holds once the indexes were asked.
 
     Where PyTorch's index cannot be reached, the package index's build is planned if it is of the same release
@@ -26,12 +26,12 @@ def asked_again(plan: Plan, host: Host, wish: Wish, catalogue: Catalogue, fetch:
     while plan.build is not None and plan.build.index is not None:
         # A name that nobody looks up can hold a request for minutes, so that is found out first.
         if why := why_unreachable(run, plan.build.index):
-            return _from_package_index(plan.build, host, wish, catalogue, why)
-        lacks = _lacking(plan.build, host, fetch)
+            return _from_package_index(plan.build, ask, why)
+        lacks = _lacking(plan.build, ask.host, fetch)
         if not lacks:
             return plan
         facts = IndexFacts(lacks={**facts.lacks, plan.build.backend.tag: lacks})
-        plan = resolve(host, wish, catalogue, facts)
+        plan = resolve(replace(ask, indexes=facts))
     return plan
 
 
@@ -58,12 +58,11 @@ def _said(requirement: Requirement, page: ProjectPage | None, build: Build, host
     return f"{build.index} does not have {wanted}; its newest is {newest}"
 
 
-def _from_package_index(build: Build, host: Host, wish: Wish, catalogue: Catalogue, why: str) -> Plan:
-    plan = resolve(host, wish, catalogue, IndexFacts(unreachable=True))
+def _from_package_index(build: Build, ask: Question, why: str) -> Plan:
+    plan = resolve(replace(ask, indexes=IndexFacts(unreachable=True)))
     if plan.build is None or plan.build.release != build.release:
-        tag = build.backend.tag
         raise ToolFailed(
-            f"{build.index} cannot be reached ({why}), and the package index has nothing for {tag} on this host",
+            f"{build.index} cannot be reached ({why}), and no build on the package index suits this host",
             hint="check the network and its proxy, or name a mirror with TORCHENV_TORCH_INDEX",
         )
     return plan

@@ -66,6 +66,7 @@ def _run(words: list[str]) -> int:
     from importlib import import_module
 
     from torchenv.cli.context import Context
+    from torchenv.process import stoppable
 
     at = _command_at(words)
     if at is None or words[at] not in COMMANDS:
@@ -76,7 +77,8 @@ def _run(words: list[str]) -> int:
     module.options(parser)
     arguments = parser.parse(words)
     context = Context.of(arguments, os.environ, out=print, say=_teller(arguments))
-    code: int = module.run(arguments, context)
+    with stoppable():
+        code: int = module.run(arguments, context)
     return code
 
 

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from torchenv.cli.context import Context
 from torchenv.cli.options import add_choice, wish
 from torchenv.errors import NothingSuits
-from torchenv.plan import Outcome, Plan, Wish, resolve
+from torchenv.plan import Outcome, Plan, Question, Wish, resolve
 
 
 def options(parser: ArgumentParser) -> None:
@@ -37,12 +37,13 @@ def run(arguments: Namespace, context: Context) -> int:
 
 
 def _decided(asked: Wish, context: Context) -> Plan:
-    plan = resolve(context.host, asked, context.catalogue)
+    question = Question(host=context.host, wish=asked, catalogue=context.catalogue)
+    plan = resolve(question)
     if asked.offline or plan.outcome is Outcome.BLOCKED:
         return plan
     from torchenv.actions.ask_index import asked_again
 
-    return asked_again(plan, context.host, asked, context.catalogue, context.fetch, context.run)
+    return asked_again(plan, question, context.fetch, context.run)
 
 
 def _make(plan: Plan, asked: Wish, context: Context) -> int:

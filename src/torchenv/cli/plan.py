@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from torchenv.cli.context import Context
 from torchenv.cli.options import add_choice, wish
 from torchenv.errors import NothingSuits
-from torchenv.plan import Outcome, resolve
+from torchenv.plan import Outcome, Question, resolve
 
 
 def options(parser: ArgumentParser) -> None:
@@ -20,11 +20,12 @@ def options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace, context: Context) -> int:
     """Plan and print; nothing is changed, and without `--online` no network is asked."""
     asked = wish(arguments, context.environ, context.profile)
-    plan = resolve(context.host, asked, context.catalogue)
+    question = Question(host=context.host, wish=asked, catalogue=context.catalogue)
+    plan = resolve(question)
     if arguments.online:
         from torchenv.actions.ask_index import asked_again
 
-        plan = asked_again(plan, context.host, asked, context.catalogue, context.fetch, context.run)
+        plan = asked_again(plan, question, context.fetch, context.run)
     if arguments.json:
         context.print_json(plan.to_document())
     else:

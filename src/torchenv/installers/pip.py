@@ -32,9 +32,6 @@ class Pip:
     def fetch_python(self, python: str) -> Path:
         return self._locker.fetch_python(python)
 
-    def fetch_python(self, python: str) -> Path:
-        return self._locker.fetch_python(python)
-
     def create(self, environment: Path, python: Path) -> None:
         done = self._run(virtualenv_command(environment, python))
         if done.code != 0:

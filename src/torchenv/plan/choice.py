@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchenv.catalogue import Catalogue, Release
 from torchenv.errors import InputError
-from torchenv.host import AmdDevice, Host, Status
+from torchenv.host import AmdDevice, Status
 from torchenv.plan.advice import advise
 from torchenv.plan.devices import MAKERS, all_devices, consider
 from torchenv.plan.needs import refusal_of_mps, remarks_of
@@ -12,9 +12,7 @@ from torchenv.plan.python import passed_over
 from torchenv.plan.reasons import explain_block, explain_fallback
 from torchenv.plan.search import Search
 from torchenv.plan.values import (
-    NOTHING_ASKED,
     Build,
-    IndexFacts,
     Outcome,
     Plan,
     PlannedDevice,
@@ -26,14 +24,14 @@ from torchenv.plan.values import (
 from torchenv.tables import nearest
 
 
-def resolve(host: Host, wish: Wish, catalogue: Catalogue, indexes: IndexFacts = NOTHING_ASKED) -> Plan:
+def resolve(ask: Question) -> Plan:
     """Decide what is built on a host, keeping every candidate that was passed over and the reason.
 
     Pure: asks neither the machine nor the network. Raises `InputError` for a release, a backend, a package or
     a device that does not exist; a wish that cannot be met gives a plan whose outcome is `blocked`.
     """
+    host, wish, catalogue = ask.host, ask.wish, ask.catalogue
     _refuse_unknown_words(wish, catalogue)
-    ask = Question(host=host, wish=wish, catalogue=catalogue, indexes=indexes)
     wanted = catalogue.matching(wish.version)
     considered = consider(host, wish, catalogue)
     search = Search(ask, considered)
