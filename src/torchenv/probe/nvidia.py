@@ -25,6 +25,9 @@ LIBRARIES, NVML, LIBCUDA = "NVML and libcuda", "NVML", "libcuda"
 QUERY, OLD_QUERY = (" ".join(nvidia_smi.query(each)) for each in (nvidia_smi.QUERY, nvidia_smi.OLD_QUERY))
 XML, SCREEN, LIST = "nvidia-smi -q -x", "nvidia-smi", "nvidia-smi -L"
 
+# What the child says on the other stream, before it asks what may never answer.
+LOADED = "libnvidia-ml is loaded"
+
 MISMATCH = "driver-library-mismatch"
 
 # A library that is installed where there is no GPU says one of these; that proves nothing.
@@ -57,8 +60,9 @@ def look(look: Look) -> dict[str, Command]:
 
 def look_again(look: Look) -> dict[str, Command]:
     """Keep NVML's and libcuda's answers apart; give what to ask a tool that did not understand."""
-    if LIBRARIES in look.seen:
-        for source, outcome, text in _apart(look.seen):
+    answers = look.take(LIBRARIES)
+    if answers is not None:
+        for source, outcome, text in _apart(answers):
             look.keep(source, outcome, text)
     seen = look.seen
     unasked = seen.said(QUERY) and not nvidia_smi.parse_query(seen.said(QUERY))
@@ -130,10 +134,11 @@ def _home_of_pynvml() -> str:
     return str(Path(spec.origin).parent) if spec and spec.origin else ""
 
 
-def _apart(seen: Seen) -> Iterable[tuple[str, str, str]]:
-    answers = json_object(seen.text(LIBRARIES))
+def _apart(said: str) -> Iterable[tuple[str, str, str]]:
+    answers = json_object(said.partition("\n")[0])
     if not answers:
-        yield NVML, "failed", seen.said(LIBRARIES) or "did not answer"
+        # Without the library it was only the child that failed, and that says nothing of a GPU.
+        yield (NVML, "failed", said) if LOADED in said else (NVML, "absent", "")
         return
     for source, answer in ((NVML, answers.get("nvml")), (LIBCUDA, answers.get("libcuda"))):
         if answer is None:
@@ -269,7 +274,7 @@ def _complaints(seen: Seen, *, wsl: bool) -> list[Problem]:
         return list(found.values())
     failures = []
     if seen.failed(NVML):
-        why = json_object(seen.said(NVML)).get("error", seen.said(NVML))
+        why = json_object(seen.said(NVML)).get("error", seen.said(NVML).removeprefix(LOADED).strip())
         failures.append(Problem("nvml-failed", NVML, f"NVML says: {why}"))
     told = json_object(seen.said(LIBCUDA))
     if seen.failed(LIBCUDA) and told.get("code") not in _CUDA_SAYS_NOTHING:

@@ -115,6 +115,11 @@ class Look:
         """Keep a piece of evidence that was put together from several looks."""
         self._evidence[source] = Evidence(source, outcome, text)
 
+    def take(self, source: str) -> str | None:
+        """Give what was printed there and keep it no longer: it is kept in parts. None if not asked."""
+        evidence = self._evidence.pop(source, None)
+        return None if evidence is None else evidence.text
+
     def at(self, path: str) -> str | None:
         """Read a text file of the machine; None if it is not there or cannot be read."""
         try:
@@ -176,6 +181,6 @@ def _outcome(answer: Completed) -> tuple[str, str]:
         case End.NOT_STARTED:
             return "failed", answer.err
         case End.OUT_OF_TIME:
-            return "failed", f"did not answer within {LIMIT:.0f} s"
+            return "failed", f"{printed}\ndid not answer within {LIMIT:.0f} s".strip()
         case End.EXITED:
             return ("read" if answer.code == 0 else "failed"), printed
