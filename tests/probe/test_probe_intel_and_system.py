@@ -46,6 +46,22 @@ def test_the_tool_of_intel_gives_names_and_stands_in_for_the_bus(tmp_path: Path)
     assert host.intel.devices == (IntelDevice(index=0, name="Intel(R) Data Center GPU Max 1100", xpu=True),)
 
 
+@pytest.mark.parametrize(
+    ("variables", "visible"),
+    [
+        ({"ZE_AFFINITY_MASK": "1"}, [False, True]),
+        ({"ZE_AFFINITY_MASK": "0.1"}, [True, False]),
+        ({}, [True, True]),
+    ],
+)
+def test_a_mask_of_level_zero_hides_cards_that_are_alike(
+    tmp_path: Path, variables: dict[str, str], visible: list[bool]
+) -> None:
+    cards = pci("0000:03:00.0 8086:e20b", "0000:04:00.0 8086:e20b")
+    host = probed(tmp_path, cards, variables=variables)
+    assert [each.visible for each in host.intel.devices] == visible
+
+
 def test_windows_lists_a_card_once_for_all_its_outputs() -> None:
     line = r"Intel(R) Arc(TM) A770 Graphics|PCI\VEN_8086&DEV_56A0&SUBSYS_10208086&REV_08"
     (card,) = parse_windows(f"{line}\n{line}\n")

@@ -78,10 +78,10 @@ def parse_properties(text: str) -> Agent | None:
     The number is decimal, and its name is not: 90010 is gfx90a, 110501 is gfx1151.
     """
     # gfx_target_version 90010
-    number = re.search(r"^gfx_target_version (\d+)$", text, re.MULTILINE)
+    number = re.search(r"^gfx_target_version (\d{1,9})$", text, re.MULTILINE)
     if number is None or int(number[1]) == 0:
         return None
-    unique = re.search(r"^unique_id (\d+)$", text, re.MULTILINE)
+    unique = re.search(r"^unique_id (\d{1,20})$", text, re.MULTILINE)
     uuid = f"GPU-{int(unique[1]):016x}" if unique and unique[1] != "0" else None
     value = int(number[1])
     return Agent(gfx=gfx_name(value // 10000, value // 100 % 100, value % 100), uuid=uuid)
@@ -94,7 +94,7 @@ def gfx_name(major: int, minor: int, step: int) -> str:
 
 def parse_override(value: str) -> str | None:
     # 10.3.0
-    found = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", value.strip())
+    found = re.fullmatch(r"(\d{1,2})\.(\d{1,2})\.(\d{1,2})", value.strip())
     return gfx_name(*(int(part) for part in found.groups())) if found else None
 
 

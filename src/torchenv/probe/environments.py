@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from torchenv.host import Problem, SeenEnvironment, WrittenVersion
 from torchenv.probe import pythons
-from torchenv.probe.sources import Look, Seen, Sources, json_object
+from torchenv.probe.sources import Look, Seen, Sources, json_strings
 
 SOURCE = "environment "
 
@@ -58,10 +57,10 @@ def understand(seen: Seen) -> tuple[tuple[SeenEnvironment, ...], tuple[Problem, 
     found: list[tuple[str, SeenEnvironment]] = []
     for evidence in seen.starting(SOURCE):
         path = evidence.source.removeprefix(SOURCE)
-        said = json_object(evidence.text)
-        why = str(said.get("why", ""))
+        said = json_strings(evidence.text)
+        why = said.get("why", "")
         if evidence.outcome != "read":
-            problems.append(Problem("environment-missing", why or path, evidence.text))
+            problems.append(Problem("environment-missing", path, evidence.text))
             continue
         found.append((why, SeenEnvironment(path=path, python=_python(said), torch=parse_torch(said))))
     ranked = [why for why, _ in found if why in _RANK]
@@ -86,11 +85,11 @@ def parse_cfg(text: str) -> WrittenVersion | None:
     return WrittenVersion.read(found[1]) if found else None
 
 
-def parse_torch(said: dict[str, Any] | Any) -> WrittenVersion | None:
+def parse_torch(said: Mapping[str, str]) -> WrittenVersion | None:
     """Read what `torch/version.py` says, with the local label, or what the dist-info is called."""
     # __version__ = '2.14.1+cu130'
     # torch-2.14.1.dist-info
-    text = str(said.get("torch") or "")
+    text = said.get("torch", "")
     found = re.search(r"__version__\s*(?::\s*\w+\s*)?=\s*['\"]([^'\"]+)", text)
     found = found or re.match(r"torch-(.+)\.dist-info", text)
     return WrittenVersion.read(found[1]) if found else None
@@ -114,7 +113,9 @@ def _keep(look: Look, why: str, prefix: Path) -> None:
     source = f"{SOURCE}{prefix}"
     cfg = _text(prefix / "pyvenv.cfg")
     conda = sorted(each.name for each in prefix.glob("conda-meta/python-3*.json"))
-    if cfg is None and not conda and why not in {"CONDA_PREFIX", "conda base"}:
+    # conda also makes environments without a Python.
+    is_conda = why in {"CONDA_PREFIX", "conda base"} and prefix.is_dir()
+    if cfg is None and not conda and not is_conda:
         message = f"{why} leads to {prefix}, which is no environment"
         look.keep(source, "failed", message)
         return
@@ -123,7 +124,7 @@ def _keep(look: Look, why: str, prefix: Path) -> None:
     version = parse_cfg(cfg or "")
     if torch is None and home and version and re.search(r"system-site-packages\s*=\s*true", cfg or ""):
         torch = _torch(_installed(Path(home[1]).parent, f"{version.major}.{version.minor}"))
-    said = {"why": why, "pyvenv.cfg": cfg, "conda-meta": conda, "torch": torch}
+    said = {"why": why, "pyvenv.cfg": cfg, "conda-meta": "\n".join(conda), "torch": torch}
     look.keep(source, "read", json.dumps(said))
 
 
@@ -161,13 +162,12 @@ def _dist_info(directory: Path) -> str | None:
     return next(iter(sorted(names)), None)
 
 
-def _python(said: Any) -> WrittenVersion | None:
-    if said.get("python"):
+def _python(said: Mapping[str, str]) -> WrittenVersion | None:
+    if "python" in said:
         return WrittenVersion.read(said["python"])
     # python-3.12.4-h194c7f8_1.json
-    names = " ".join(said.get("conda-meta") or ())
-    conda = re.search(r"python-(\d+\.\d+\.\d+)", names)
-    return parse_cfg(said.get("pyvenv.cfg") or "") or (WrittenVersion.read(conda[1]) if conda else None)
+    conda = re.search(r"python-(\d+\.\d+\.\d+)", said.get("conda-meta", ""))
+    return parse_cfg(said.get("pyvenv.cfg", "")) or (WrittenVersion.read(conda[1]) if conda else None)
 
 
 def _text(path: Path) -> str | None:

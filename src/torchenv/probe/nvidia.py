@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torchenv.host import Capability, Nvidia, NvidiaDevice, Problem, Status, WrittenVersion
 from torchenv.probe import nvidia_smi, pci, visible
 from torchenv.probe.sources import Look, Seen, child, json_object
 from torchenv.process import Command
+
+N = TypeVar("N", int, None)
 
 DRIVER_FILE = "/proc/driver/nvidia/version"
 MODULE_FILE = "/sys/module/nvidia/version"
@@ -31,7 +33,7 @@ LOADED = "libnvidia-ml is loaded"
 MISMATCH = "driver-library-mismatch"
 
 # A library that is installed where there is no GPU says one of these; that proves nothing.
-_CUDA_SAYS_NOTHING = frozenset({34, 100})  # CUDA_ERROR_STUB_LIBRARY, CUDA_ERROR_NO_DEVICE
+_CUDA_SAYS_NOTHING = (34, 100)  # CUDA_ERROR_STUB_LIBRARY, CUDA_ERROR_NO_DEVICE
 
 # From JetPack 7 on, Jetson boards run the ordinary driver of the server series.
 _FIRST_COMMON_DRIVER = WrittenVersion("580")
@@ -175,8 +177,9 @@ def _asked(seen: Seen) -> tuple[_Known, ...]:
     """Take the first source that was asked and named a device at all."""
     parts = {uuid: slices for _, uuid, slices in nvidia_smi.parse_list(seen.said(LIST))}
     for source in (NVML, LIBCUDA):
-        if told := json_object(seen.text(source)).get("devices"):
-            return tuple(_told(each, parts) for each in told)
+        told = json_object(seen.text(source)).get("devices")
+        if isinstance(told, list) and told:
+            return tuple(_told(number, each, parts) for number, each in enumerate(told))
     for source in (QUERY, OLD_QUERY):
         if rows := nvidia_smi.parse_query(seen.said(source)):
             return tuple(_row(number, row, parts) for number, row in enumerate(rows))
@@ -195,34 +198,40 @@ def _files(seen: Seen) -> tuple[_Known, ...]:
     return tuple(_file(number, text) for number, text in enumerate(files))
 
 
-def _told(told: Mapping[str, Any], parts: Mapping[str, tuple[str, ...]]) -> _Known:
-    uuid = told.get("uuid")
+def _told(number: int, answer: object, parts: Mapping[str, tuple[str, ...]]) -> _Known:
+    told: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
+    uuid = str(told.get("uuid") or "")
+    slices = told.get("slices")
     return _Known(
         device=NvidiaDevice(
-            index=told["index"],
-            name=told["name"],
-            compute_capability=Capability.parse(told.get("compute_cap") or ""),
-            memory_mib=told.get("memory_mib"),
+            index=number,
+            name=str(told.get("name") or "NVIDIA GPU"),
+            compute_capability=Capability.parse(str(told.get("compute_cap") or "")),
+            memory_mib=_whole(str(told.get("memory_mib")), None),
             mig=bool(told.get("mig")),
         ),
-        uuid=uuid,
-        parts=tuple(told.get("slices") or parts.get(uuid or "", ())),
+        uuid=uuid or None,
+        parts=tuple(map(str, slices)) if isinstance(slices, list) else parts.get(uuid, ()),
     )
 
 
 def _row(number: int, row: Mapping[str, str | None], parts: Mapping[str, tuple[str, ...]]) -> _Known:
-    index, memory, uuid = row.get("index"), row.get("memory.total"), row.get("uuid")
+    uuid = row.get("uuid")
     return _Known(
         device=NvidiaDevice(
-            index=int(index) if index and index.isdigit() else number,
+            index=_whole(row.get("index"), number),
             name=row.get("name") or "NVIDIA GPU",
             compute_capability=Capability.parse(row.get("compute_cap") or ""),
-            memory_mib=int(memory) if memory and memory.isdigit() else None,
+            memory_mib=_whole(row.get("memory.total"), None),
             mig=row.get("mig.mode.current") == "Enabled",
         ),
         uuid=uuid,
         parts=parts.get(uuid or "", ()),
     )
+
+
+def _whole(text: str | None, otherwise: N) -> int | N:
+    return int(text) if text and re.fullmatch(r"\d{1,9}", text) else otherwise
 
 
 def _file(number: int, text: str) -> _Known:

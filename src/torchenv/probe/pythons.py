@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from torchenv.host import Interpreter, Problem
 from torchenv.probe.sources import CHILDREN, Look, Seen, Sources
@@ -91,7 +91,7 @@ def parse_answer(path: str, text: str) -> Answer | None:
             conda=said["conda"] == "True",
         )
         return Answer(interpreter=interpreter, prefix=said["prefix"])
-    except (KeyError, InvalidVersion):
+    except (KeyError, ValueError):
         return None
 
 

@@ -173,6 +173,11 @@ def json_object(text: str | None) -> Mapping[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
+def json_strings(text: str | None) -> Mapping[str, str]:
+    """Give the strings of the JSON object that a text holds, by their names."""
+    return {key: value for key, value in json_object(text).items() if isinstance(value, str)}
+
+
 def _outcome(answer: Completed) -> tuple[str, str]:
     printed = "\n".join(each.rstrip() for each in (answer.out, answer.err) if each.strip())
     match answer.end:
