@@ -12,9 +12,22 @@ from torchenv.probe import amd, intel, nvidia, nvidia_smi, pythons, reparse, sys
 
 TEXTS = [path.read_bytes().decode() for path in SAMPLES.iterdir()]
 
+# What the parsers look for in JSON.
 KEYS = st.sampled_from(
-    "devices device_list SPDisplaysDataType sppci_model device_name index name uuid slices error code driver why"
-    " torch python pyvenv.cfg conda-meta compute_cap memory_mib mig node_id library system machine libc".split()
+    [
+        *(
+            "devices",
+            "device_list",
+            "SPDisplaysDataType",
+            "sppci_model",
+            "device_name",
+            "index",
+            "name",
+            "uuid",
+        ),
+        *("slices", "error", "code", "driver", "why", "torch", "python", "pyvenv.cfg", "conda-meta"),
+        *("compute_cap", "memory_mib", "mig", "node_id", "library"),
+    ]
 )
 
 ANYTHING: st.SearchStrategy[Any] = st.recursive(

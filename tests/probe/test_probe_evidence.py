@@ -59,6 +59,16 @@ def test_understanding_again_looks_at_no_machine(tmp_path: Path) -> None:
     assert reparse(host).platform == "darwin-arm64"
 
 
+def test_a_document_put_together_by_hand_is_understood_too() -> None:
+    question = "nvidia-smi --query-gpu=driver_version,name,compute_cap --format=csv,noheader"
+    evidence = (Evidence(question, "read", "581.42, NVIDIA GeForce RTX 4070 Ti, 8.9\n"),)
+    host = reparse(Host(system="windows", machine="amd64", evidence=evidence))
+    assert host.platform == "windows-x86_64"
+    assert [(each.name, each.compute_capability) for each in host.nvidia.devices] == [
+        ("NVIDIA GeForce RTX 4070 Ti", (8, 9))
+    ]
+
+
 def test_no_identifier_is_left_and_masks_still_mean_the_same_card(tmp_path: Path) -> None:
     host = busy(tmp_path)
     assert [each.visible for each in host.nvidia.devices] == [False, True]

@@ -148,7 +148,7 @@ def test_a_tool_that_hangs_alone_is_a_driver_that_cannot_be_asked_and_is_asked_o
     host = probed(tmp_path, tools=tools)
     assert host.nvidia == Nvidia(status=Status.UNREADABLE)
     message = "nvidia-smi says: did not answer within 10 s"
-    assert host.problems == (Problem("nvidia-smi-failed", QUERY, message),)
+    assert host.problems == (Problem("nvidia-smi-failed", "nvidia-smi", message),)
     assert [each.argv[0] for each in tools.asked].count("nvidia-smi") == 1
 
 

@@ -84,7 +84,7 @@ def _xml(text: str) -> Mapping[str, Any]:
 
 @reads("nvsmi-query-*.csv.txt")
 def _query(text: str) -> Mapping[str, Any]:
-    rows = nvidia_smi.parse_query(text, ("name", "compute_cap", "driver_version"))
+    rows = nvidia_smi.parse_query(text)
     return {
         "rows": [list(row.values()) for row in rows],
         "compute_caps": [row.get("compute_cap") for row in rows],

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from torchenv.host import Problem, SeenEnvironment, WrittenVersion
+from torchenv.host import Evidence, Problem, SeenEnvironment, WrittenVersion
 from torchenv.probe import pythons
 from torchenv.probe.sources import Look, Seen, Sources, json_strings
 
@@ -48,7 +48,7 @@ def look_again(look: Look) -> None:
             torch = _torch(directories)
             if torch is not None and source not in look.seen:
                 said = {"why": "PATH" if on_path else "interpreter", "torch": torch}
-                look.keep(source, "read", json.dumps({**said, "python": str(interpreter.version)}))
+                look.keep(Evidence(source, "read", json.dumps({**said, "python": str(interpreter.version)})))
 
 
 def understand(seen: Seen) -> tuple[tuple[SeenEnvironment, ...], tuple[Problem, ...]]:
@@ -117,7 +117,7 @@ def _keep(look: Look, why: str, prefix: Path) -> None:
     is_conda = why in {"CONDA_PREFIX", "conda base"} and prefix.is_dir()
     if cfg is None and not conda and not is_conda:
         message = f"{why} leads to {prefix}, which is no environment"
-        look.keep(source, "failed", message)
+        look.keep(Evidence(source, "failed", message))
         return
     torch = _torch(_within(prefix))
     home = re.search(r"^home\s*=\s*(\S.*?)\s*$", cfg or "", re.MULTILINE)
@@ -125,7 +125,7 @@ def _keep(look: Look, why: str, prefix: Path) -> None:
     if torch is None and home and version and re.search(r"system-site-packages\s*=\s*true", cfg or ""):
         torch = _torch(_installed(Path(home[1]).parent, f"{version.major}.{version.minor}"))
     said = {"why": why, "pyvenv.cfg": cfg, "conda-meta": "\n".join(conda), "torch": torch}
-    look.keep(source, "read", json.dumps(said))
+    look.keep(Evidence(source, "read", json.dumps(said)))
 
 
 def _within(prefix: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from torchenv.host import Capability, Nvidia, NvidiaDevice, Problem, Status, WrittenVersion
+from torchenv.host import Capability, Evidence, Nvidia, NvidiaDevice, Problem, Status, WrittenVersion
 from torchenv.probe import nvidia_smi, pci, visible
 from torchenv.probe.sources import Look, Seen, child, json_object
 from torchenv.process import Command
@@ -65,7 +65,7 @@ def look_again(look: Look) -> dict[str, Command]:
     answers = look.take(LIBRARIES)
     if answers is not None:
         for source, outcome, text in _apart(answers):
-            look.keep(source, outcome, text)
+            look.keep(Evidence(source, outcome, text))
     seen = look.seen
     unasked = seen.said(QUERY) and not nvidia_smi.parse_query(seen.said(QUERY))
     if not unasked or nvidia_smi.complaint(seen.said(QUERY)) or "did not answer" in seen.said(QUERY):
@@ -159,10 +159,7 @@ def _driver(seen: Seen) -> tuple[WrittenVersion | None, Problem | None]:
     told = json_object(seen.text(NVML)).get("driver")
     if isinstance(told, str) and (driver := WrittenVersion.read(told)):
         return driver, None
-    rows = (
-        *nvidia_smi.parse_query(seen.said(QUERY)),
-        *nvidia_smi.parse_query(seen.said(OLD_QUERY)),
-    )
+    rows = [row for source in _queries(seen) for row in nvidia_smi.parse_query(seen.said(source))]
     versions = list(dict.fromkeys(row["driver_version"] for row in rows))
     if len(versions) > 1:
         message = f"nvidia-smi names two drivers, {versions[0]} and {versions[1]}"
@@ -173,6 +170,11 @@ def _driver(seen: Seen) -> tuple[WrittenVersion | None, Problem | None]:
     return (log and log.driver) or nvidia_smi.parse_screen(seen.said(SCREEN)).driver, None
 
 
+def _queries(seen: Seen) -> tuple[str, ...]:
+    # Another torchenv may have asked for other fields: the text says which they are.
+    return tuple(each.source for each in seen.starting("nvidia-smi --query-gpu"))
+
+
 def _asked(seen: Seen) -> tuple[_Known, ...]:
     """Take the first source that was asked and named a device at all."""
     parts = {uuid: slices for _, uuid, slices in nvidia_smi.parse_list(seen.said(LIST))}
@@ -180,7 +182,7 @@ def _asked(seen: Seen) -> tuple[_Known, ...]:
         told = json_object(seen.text(source)).get("devices")
         if isinstance(told, list) and told:
             return tuple(_told(number, each, parts) for number, each in enumerate(told))
-    for source in (QUERY, OLD_QUERY):
+    for source in _queries(seen):
         if rows := nvidia_smi.parse_query(seen.said(source)):
             return tuple(_row(number, row, parts) for number, row in enumerate(rows))
     log = nvidia_smi.parse_xml(seen.said(XML)) if seen.said(XML) else None
@@ -269,7 +271,7 @@ def _mask(seen: Seen, devices: tuple[_Known, ...]) -> tuple[tuple[NvidiaDevice, 
 def _complaints(seen: Seen, *, wsl: bool) -> list[Problem]:
     """Say once what several sources complain of."""
     found: dict[str, Problem] = {}
-    for source in (NVML, QUERY, OLD_QUERY, SCREEN):
+    for source in (NVML, *_queries(seen), SCREEN):
         said = nvidia_smi.complaint(seen.said(source))
         if said is None or said.code in {"smi-missing", *found}:
             continue
@@ -290,11 +292,11 @@ def _complaints(seen: Seen, *, wsl: bool) -> list[Problem]:
         why = told.get("error", seen.said(LIBCUDA))
         failures.append(Problem("libcuda-failed", LIBCUDA, f"libcuda says: {why}"))
     # A tool that did not understand the question was asked again in other words.
-    missing = nvidia_smi.complaint(seen.said(QUERY)) is not None
-    answers = [seen.said(source) for source in (QUERY, OLD_QUERY, XML, SCREEN)]
-    if any(answers) and not missing and not any(_answers(text) for text in answers):
-        last = (seen.said(QUERY).strip().splitlines() or ["nothing"])[-1]
-        failures.append(Problem("nvidia-smi-failed", QUERY, f"nvidia-smi says: {last}"))
+    answers = [seen.said(source) for source in (*_queries(seen), XML, SCREEN) if seen.said(source)]
+    missing = any(nvidia_smi.complaint(text) for text in answers)
+    if answers and not missing and not any(_answers(text) for text in answers):
+        last = (answers[0].strip().splitlines() or ["nothing"])[-1]
+        failures.append(Problem("nvidia-smi-failed", "nvidia-smi", f"nvidia-smi says: {last}"))
     return failures
 
 
@@ -308,7 +310,8 @@ def _answers(text: str) -> bool:
 
 def _mismatch(seen: Seen) -> str:
     module, _ = _driver(seen)
-    library = nvidia_smi.library_version(seen.said(QUERY)) or json_object(seen.said(NVML)).get("library")
+    texts = "\n".join(seen.said(source) for source in (*_queries(seen), SCREEN))
+    library = nvidia_smi.library_version(texts) or json_object(seen.said(NVML)).get("library")
     return (
         f"the NVIDIA driver was updated by half: the kernel module is {module or 'of one version'}"
         f" and the library {library or 'of another'}; reboot or reload the module, then run again"

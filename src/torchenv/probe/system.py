@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from packaging.version import Version
 
-from torchenv.host import Apple, Libc, Problem, Status, WrittenVersion
+from torchenv.host import Apple, Evidence, Libc, Problem, Status, WrittenVersion
 from torchenv.probe.sources import Look, Seen, json_object, json_strings
 from torchenv.process import Command
 
@@ -36,10 +36,16 @@ class System:
     apple: Apple
 
 
+def told(system: str, machine: str, libc: str = "") -> Evidence:
+    """Write down what the Python that looks knows of its system."""
+    said = {"system": system, "machine": machine, "libc": libc}
+    return Evidence(PYTHON, "read", json.dumps(said))
+
+
 def look(look: Look) -> dict[str, Command]:
     """Read what files tell; give the programs to be run beside others."""
     python = look.sources.python
-    look.keep(PYTHON, "read", json.dumps(dict(python)))
+    look.keep(told(python["system"], python["machine"], python["libc"]))
     if python["system"] == "darwin":
         # Each value by its own line, and a name that is not known does not stop the others.
         return {SYSCTL: Command(("sysctl", *_SYSCTLS)), SW_VERS: Command(("sw_vers",))}
