@@ -113,6 +113,17 @@ def test_a_variable_that_leads_nowhere_is_said(tmp_path: Path) -> None:
     assert host.problems == (Problem("environment-missing", str(gone), message),)
 
 
+def test_an_environment_that_was_moved_says_from_where(tmp_path: Path) -> None:
+    old = venv(tmp_path / "old/.venv", cfg=f"command = /usr/bin/python3 -m venv {tmp_path / 'old/.venv'}\n")
+    assert probed(tmp_path / "root", project=tmp_path / "old").problems == ()
+    (tmp_path / "old").rename(tmp_path / "new")
+    host = probed(tmp_path / "root", project=tmp_path / "new")
+    new = tmp_path / "new/.venv"
+    assert seen(host) == [(str(new), "3.12.3", "2.14.1+cu130", True)]
+    message = f"{new} was made at {old} and moved: its Python works, and its scripts name the old place"
+    assert host.problems == (Problem("environment-moved", str(new), message),)
+
+
 def test_a_venv_first_on_the_path_is_in_use_although_nothing_activated_it(tmp_path: Path) -> None:
     place = venv(tmp_path / "opt/venv")
     host = probed(tmp_path / "root", variables={"PATH": str(place / "bin")})
@@ -162,6 +173,22 @@ def test_torch_of_the_users_own_site_is_found(tmp_path: Path) -> None:
     variables = {"PATH": str(python.parent), "HOME": str(tmp_path / "home")}
     host = probed(tmp_path / "root", tools={str(python): answer}, variables=variables)
     assert seen(host) == [(str(tmp_path / "home/.local"), "3.12.7", "2.14.1+cu130", True)]
+
+
+def test_the_users_own_torch_goes_before_the_systems_and_only_one_is_in_use(tmp_path: Path) -> None:
+    python = tmp_path / "usr/bin/python3"
+    python.parent.mkdir(parents=True)
+    python.write_text("")
+    for place in ("home/.local/lib/python3.12/site-packages", "usr/lib/python3/dist-packages"):
+        (tmp_path / place / "torch").mkdir(parents=True)
+        (tmp_path / place / "torch/version.py").write_text(TORCH)
+    answer = f"{ANSWER}prefix {tmp_path / 'usr'}\n"
+    variables = {"PATH": str(python.parent), "HOME": str(tmp_path / "home")}
+    host = probed(tmp_path / "root", tools={str(python): answer}, variables=variables)
+    assert [(each.path, each.active) for each in host.environments] == [
+        (str(tmp_path / "home/.local"), True),
+        (str(tmp_path / "usr"), False),
+    ]
 
 
 def test_nothing_is_taken_to_be_in_use_behind_shims(tmp_path: Path) -> None:

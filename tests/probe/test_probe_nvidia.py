@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pynvml import NVMLError
 from tests.support.machine import (
     HANGS,
     Says,
@@ -111,7 +112,7 @@ def test_a_driver_updated_by_half_is_a_state_of_its_own(tmp_path: Path, code: in
 
 
 def test_a_half_update_that_only_nvml_sees_names_both_versions_too(tmp_path: Path) -> None:
-    failure = {"error": "Driver/library version mismatch", "code": 18, "library": "580.126.09"}
+    failure = {"error": str(NVMLError(18)), "code": 18, "library": "580.126.09"}
     host = probed(tmp_path, {DRIVER: MODULE_575}, {"nvidia.py": nvidia_libraries(failure)})
     assert host.nvidia.status is Status.UNREADABLE
     (problem,) = host.problems
@@ -229,6 +230,23 @@ def test_a_tool_that_complains_means_that_something_is_there(
     tmp_path: Path, text: str, code: int, problem: str
 ) -> None:
     host = probed(tmp_path, tools={"nvidia-smi": Says(sample(text), code=code)})
+    assert host.nvidia == Nvidia(status=Status.UNREADABLE)
+    assert [each.code for each in host.problems] == [problem]
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        (4, "nvml-permission"),
+        (9, "driver-not-loaded"),
+        (15, "gpu-lost"),
+        (17, "wsl-blocked"),
+        (999, "nvml-failed"),
+    ],
+)
+def test_nvml_complains_of_the_same_in_words_of_its_own(tmp_path: Path, code: int, problem: str) -> None:
+    failure = {"error": str(NVMLError(code)), "code": code, "library": None}
+    host = probed(tmp_path, tools={"nvidia.py": nvidia_libraries(failure)})
     assert host.nvidia == Nvidia(status=Status.UNREADABLE)
     assert [each.code for each in host.problems] == [problem]
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from torchenv.host import Evidence, Problem, SeenEnvironment, WrittenVersion
@@ -41,8 +42,9 @@ def look_again(look: Look) -> None:
         on_path = first is not None and os.path.realpath(first) == os.path.realpath(interpreter.path)
         sites = [(prefix, _installed(prefix, interpreter.minor))]
         if home:
+            # The user's own site comes first when that interpreter imports.
             local = Path(home, ".local")
-            sites.append((local, [local / f"lib/python{interpreter.minor}/site-packages"]))
+            sites.insert(0, (local, [local / f"lib/python{interpreter.minor}/site-packages"]))
         for place, directories in sites:
             source = f"{SOURCE}{place}"
             torch = _torch(directories)
@@ -62,13 +64,16 @@ def understand(seen: Seen) -> tuple[tuple[SeenEnvironment, ...], tuple[Problem, 
         if evidence.outcome != "read":
             problems.append(Problem("environment-missing", path, evidence.text))
             continue
+        if "made at" in said:
+            message = (
+                f"{path} was made at {said['made at']} and moved: its Python works, and its scripts name the"
+                " old place"
+            )
+            problems.append(Problem("environment-moved", path, message))
         found.append((why, SeenEnvironment(path=path, python=_python(said), torch=parse_torch(said))))
-    ranked = [why for why, _ in found if why in _RANK]
-    in_use = min(ranked, key=_RANK.index, default=None)
-    environments = tuple(
-        SeenEnvironment(path=each.path, python=each.python, torch=each.torch, active=why == in_use)
-        for why, each in found
-    )
+    ranked = [number for number, (why, _) in enumerate(found) if why in _RANK]
+    in_use = min(ranked, key=lambda number: _RANK.index(found[number][0]), default=None)
+    environments = tuple(replace(each, active=number == in_use) for number, (_, each) in enumerate(found))
     base = next((each.path for why, each in found if why == "conda base"), None)
     if base is not None:
         active = next(each.path for each in environments if each.active)
@@ -125,6 +130,10 @@ def _keep(look: Look, why: str, prefix: Path) -> None:
     if torch is None and home and version and re.search(r"system-site-packages\s*=\s*true", cfg or ""):
         torch = _torch(_installed(Path(home[1]).parent, f"{version.major}.{version.minor}"))
     said = {"why": why, "pyvenv.cfg": cfg, "conda-meta": "\n".join(conda), "torch": torch}
+    # command = /usr/bin/python3.12 -m venv --without-pip /work/old/.venv
+    made = re.search(r"^command\s*=.* -m venv (?:.*? )?(/.*?)\s*$", cfg or "", re.MULTILINE)
+    if made and os.path.realpath(made[1]) != os.path.realpath(prefix):
+        said["made at"] = made[1]
     look.keep(Evidence(source, "read", json.dumps(said)))
 
 

@@ -146,7 +146,10 @@ def parse_list(text: str) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
 
 
 def complaint(text: str) -> Complaint | None:
-    """Recognize what NVML or the tool says when the driver cannot be asked."""
+    """Recognize what NVML or the tool says when the driver cannot be asked.
+
+    NVML has words of its own in nvidia-ml-py for what the tool says.
+    """
     return next((each for pattern, each in _COMPLAINTS if re.search(pattern, text, re.IGNORECASE)), None)
 
 
@@ -158,7 +161,7 @@ def library_version(text: str) -> str | None:
 
 _COMPLAINTS = (
     (
-        r"Driver/library version mismatch",
+        r"Driver/library version mismatch|NVML/RM version mismatch",
         Complaint("driver-library-mismatch", "the driver was updated by half"),
     ),
     (
@@ -178,7 +181,7 @@ _COMPLAINTS = (
         Complaint("gpu-lost", "a GPU fell off the bus: reboot to get it back"),
     ),
     (
-        r"GPU access blocked by the operating system",
+        r"blocked by the operating system|operating system has blocked",
         Complaint(
             "wsl-blocked",
             "Windows does not let WSL at the GPU: update the driver in Windows and run `wsl --shutdown`",
