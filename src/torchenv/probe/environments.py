@@ -130,7 +130,7 @@ def _keep(look: Look, why: str, prefix: Path) -> None:
     if torch is None and home and version and re.search(r"system-site-packages\s*=\s*true", cfg or ""):
         torch = _torch(_installed(Path(home[1]).parent, f"{version.major}.{version.minor}"))
     said = {"why": why, "pyvenv.cfg": cfg, "conda-meta": "\n".join(conda), "torch": torch}
-    # command = /usr/bin/python3.12 -m venv --without-pip /work/old/.venv
+    # command = /usr/bin/python3.12 -m venv --without-pip /home/u/old/.venv
     made = re.search(r"^command\s*=.* -m venv (?:.*? )?(/.*?)\s*$", cfg or "", re.MULTILINE)
     if made and os.path.realpath(made[1]) != os.path.realpath(prefix):
         said["made at"] = made[1]
