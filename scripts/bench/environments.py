@@ -43,7 +43,8 @@ def main(directory: Path) -> None:
     separated, isolated = timed_isolation(installation.path)
     share = isolated.bytes / size
     print(
-        f"isolation: {separated:.2f} s (at most 4), {isolated.files} files, {share:.1%} of the bytes (at most 6 %)"
+        f"isolation: {separated:.2f} s (at most 4), {isolated.files} files,"
+        f" {share:.1%} of the bytes (at most 6 %)"
     )
 
 
