@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from base64 import urlsafe_b64encode
@@ -140,12 +141,22 @@ def test_every_change_shows_in_the_fingerprint_and_is_named(
     assert [str(each) for each in differences(before, after)] == [said]
 
 
-def test_other_environments_inside_a_conda_base_are_none_of_its_own(tmp_path: Path) -> None:
+@pytest.fixture
+def conda(tmp_path: Path) -> Path:
+    """A conda base with a package that conda vouches for, its cache, and another environment inside."""
+    path = tmp_path / "miniforge3"
     for name in ("conda-meta/history", "bin/python", "lib/libz.so", "envs/other/lib/x", "pkgs/y/lib/z"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("")
-    (tmp_path / "conda-meta" / "zlib-1.json").write_text('{"files": ["lib/libz.so"]}')
-    found = fingerprint(describe(tmp_path))
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text("")
+    empty = sha256(b"").hexdigest()
+    library = {"_path": "lib/libz.so", "path_type": "hardlink", "sha256": "of the package"}
+    paths = [library | {"sha256_in_prefix": empty}, {"_path": "lib/libz.so.1", "path_type": "softlink"}]
+    (path / "conda-meta" / "zlib-1.json").write_text(json.dumps({"paths_data": {"paths": paths}}))
+    return path
+
+
+def test_other_environments_inside_a_conda_base_are_none_of_its_own(conda: Path) -> None:
+    found = fingerprint(describe(conda))
     assert list(found.entries) == [
         "bin/python",
         "conda-meta/history",
@@ -153,6 +164,15 @@ def test_other_environments_inside_a_conda_base_are_none_of_its_own(tmp_path: Pa
         "lib/libz.so",
     ]
     assert found.entries["lib/libz.so"].content == ""
+
+
+def test_a_file_that_conda_vouches_for_is_verified_too(conda: Path) -> None:
+    before = fingerprint(describe(conda))
+    base = BasePython("3.12.4", str(conda / "bin" / "python"))
+    assert verify(describe(conda), base=base, before=before) == ()
+    (conda / "lib" / "libz.so").write_text("edited")
+    (finding,) = verify(describe(conda), base=base, before=before)
+    assert str(finding) == "lib/libz.so: was changed"
 
 
 @pytest.mark.parametrize(
