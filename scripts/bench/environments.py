@@ -3,8 +3,8 @@
     python scripts/bench/environments.py DIRECTORY
 
 DIRECTORY is an environment with torch, such as one that `torchenv create` made. It is only read; what
-isolation costs is measured on a hard-linked copy beside it, which is deleted afterwards. Wait five minutes
-between two runs: ext4 is slow to make files for that long after as many were deleted (0.6 ms each, not 0.02).
+isolation costs is measured on a hard-linked copy beside it, which is deleted afterwards. Leave some
+minutes between two runs: for a while after many files were deleted, ext4 may take 0.6 ms to make one, not 0.02.
 """
 
 from __future__ import annotations
