@@ -65,7 +65,8 @@ class Distribution:
     """An installed package, by its `*.dist-info` directory.
 
     `requested` means that someone asked for it by name; `direct_url` is the text of the file that says
-    it came from a path, an archive or a repository rather than from an index.
+    it came from a path, an archive or a repository rather than from an index; `installer` names who put
+    it there, such as pip, uv or conda.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Distribution:
     requested: bool = False
     requires: tuple[str, ...] = ()
     direct_url: str | None = None
+    installer: str | None = None
 
     def record(self) -> Iterator[RecordLine]:
         """Give the files that its installer says it wrote; none where the installer keeps no list."""
@@ -312,6 +314,7 @@ def _distribution(info: Path) -> Distribution | None:
         requested=(info / "REQUESTED").is_file(),
         requires=tuple(value.strip() for key, value in fields if key == "Requires-Dist"),
         direct_url=_read(info / "direct_url.json"),
+        installer=(_read(info / "INSTALLER") or "").strip() or None,
     )
 
 

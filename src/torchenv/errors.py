@@ -36,6 +36,10 @@ class ToolFailed(TorchenvError):
     exit_code = 4
 
 
+class Unobtainable(ToolFailed):
+    """A package cannot be had as it was asked for: ask for another version of it, or leave it out."""
+
+
 class WorkspaceError(TorchenvError):
     """The workspace is not as its manifest says, or another run holds it."""
 
