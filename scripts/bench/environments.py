@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 def main(directory: Path) -> None:
     installation = describe(directory)
     files = [str(each) for each in installation.path.rglob("*") if each.is_file() and not each.is_symlink()]
-    size = sum(os.stat(each).st_size for each in files)
+    size = sum(Path(each).stat().st_size for each in files)
     print(f"{len(files)} files, {size / 1e9:.2f} GB, {os.cpu_count()} cores")
 
     sums, _ = timed(lambda: sha256sum(files))
@@ -43,7 +43,8 @@ def main(directory: Path) -> None:
     separated, isolated = timed_isolation(installation.path)
     share = isolated.bytes / size
     print(
-        f"isolation: {separated:.2f} s (at most 4), {isolated.files} files, {share:.1%} of the bytes (at most 6 %)"
+        f"isolation: {separated:.2f} s (at most 4), {isolated.files} files,"
+        f" {share:.1%} of the bytes (at most 6 %)"
     )
 
 

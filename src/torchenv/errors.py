@@ -36,6 +36,10 @@ class ToolFailed(TorchenvError):
     exit_code = 4
 
 
+class IndexFailed(ToolFailed):
+    """An index does not answer, lets nobody in, or lacks something: mend the way to it, or name another."""
+
+
 class WorkspaceError(TorchenvError):
     """The workspace is not as its manifest says, or another run holds it."""
 

@@ -1,4 +1,4 @@
-"""What stands around an environment and may undo it or lead its Python elsewhere, whatever the record says."""
+"""What stands around an environment and may undo it, or lead its Python elsewhere."""
 
 from __future__ import annotations
 
