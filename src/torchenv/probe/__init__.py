@@ -36,7 +36,11 @@ def probe(sources: Sources, *, project: Path | None, now: datetime, named: Path 
 
 def reparse(host: Host) -> Host:
     """Understand a host's evidence anew, as this torchenv does, without looking at any machine."""
-    return _understand(Seen(host.evidence), host.captured_at)
+    seen = Seen(host.evidence)
+    if system.PYTHON not in seen:
+        # Evidence that was put together by hand: the document itself says what system it is of.
+        seen = Seen((system.told(host.system, host.machine), *host.evidence))
+    return _understand(seen, host.captured_at)
 
 
 def _understand(seen: Seen, captured_at: str | None) -> Host:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from torchenv.host import Interpreter, Problem
 from torchenv.probe.sources import CHILDREN, Look, Seen, Sources
@@ -97,7 +97,7 @@ def parse_answer(path: str, text: str) -> Answer | None:
             conda=said["conda"] == "True",
         )
         return Answer(interpreter=interpreter, prefix=said["prefix"])
-    except (KeyError, InvalidVersion):
+    except (KeyError, ValueError):
         return None
 
 
@@ -178,7 +178,7 @@ def _is_old(name: str) -> bool:
 
 
 def _prefixes(sources: Sources) -> Iterator[Path]:
-    """Give the directories that tools install Pythons in, newest name first."""
+    """Give the directories that tools install Pythons in."""
     variables = sources.variables
     home = Path(variables.get("HOME") or variables.get("USERPROFILE") or "/nonexistent")
     data = Path(variables.get("XDG_DATA_HOME") or home / ".local/share")
@@ -194,7 +194,7 @@ def _prefixes(sources: Sources) -> Iterator[Path]:
     ]
     for parent in dict.fromkeys(parents):
         try:
-            yield from sorted(parent.iterdir(), key=lambda each: each.name, reverse=True)
+            yield from sorted(parent.iterdir())
         except OSError:
             continue
     if variables.get("CONDA_PREFIX"):
