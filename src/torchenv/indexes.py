@@ -164,7 +164,7 @@ def _login(url: str, logins: str | None) -> str | None:
 
     parts = urlsplit(url)
     if parts.username is not None:
-        user, password = unquote(parts.username), unquote(parts.password or "")
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
     else:
         try:
             known = netrc(logins).authenticators(parts.hostname or "")
@@ -172,8 +172,7 @@ def _login(url: str, logins: str | None) -> str | None:
             return None
         if known is None:
             return None
-        user, _account, password = known
-    pair = f"{user}:{password}"
+        pair = f"{known[0]}:{known[2]}"
     return "Basic " + b64encode(pair.encode()).decode()
 
 

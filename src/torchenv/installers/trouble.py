@@ -70,7 +70,7 @@ def _no_space(said: str, purpose: str) -> ToolFailed | None:
 
 
 def _no_cache(said: str) -> ToolFailed | None:
-    # Failed to initialize cache at `/home/u/.cache/uv` cause: failed to … `…`: Permission denied (os error 13)
+    # Failed to initialize cache at `/home/u/uv` cause: failed to create `…`: Not a directory (os error 20)
     found = re.search(r"Failed to initialize cache at `([^`]+)`.*?([^:`]+?)(?: \(os error \d+\))?$", said)
     if found is None:
         return None
