@@ -146,8 +146,8 @@ def fetcher(
             error.close()
             if error.code in _NOT_THERE:
                 return Missing(error.code)
-            hint = "put its login into ~/.netrc" if error.code == 401 else None
-            raise IndexFailed(f"the index at {address} answered {error.code}", hint=hint) from None
+            cure = "put its login into ~/.netrc" if error.code == 401 else None
+            raise IndexFailed(f"the index at {address} answered {error.code}", hint=cure) from None
         except (OSError, ValueError) as error:
             raise IndexFailed(
                 f"the index at {address} cannot be reached: {getattr(error, 'reason', error)}",
