@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from dataclasses import replace
 
 from torchenv.cli.context import Context
 from torchenv.cli.options import add_choice, wish
-from torchenv.errors import NothingSuits
+from torchenv.errors import InputError, NothingSuits
+from torchenv.host import Host
 from torchenv.plan import Outcome, Plan, Question, Wish, resolve
 
 
@@ -23,47 +25,71 @@ def run(arguments: Namespace, context: Context) -> int:
     from torchenv.render.plan import decision_text
 
     asked = wish(arguments, context.environ, context.profile)
-    plan = _decided(asked, context)
+    host = context.host if arguments.dry_run else _host(context)
+    plan = _decided(Question(host=host, wish=asked, catalogue=context.catalogue), context)
+    context.say(decision_text(plan))
+    if arguments.json and (arguments.dry_run or plan.build is None):
+        context.print_json(plan.to_document())
     if plan.build is None:
-        context.say(decision_text(plan))
         reasons = "; ".join(plan.why)
         raise NothingSuits(f"nothing was made: {reasons}", hint=plan.hint)
-    context.say(decision_text(plan))
     if arguments.dry_run:
-        if arguments.json:
-            context.print_json(plan.to_document())
         return 0
-    return _make(plan, asked, context)
+    return _make(plan, host, asked, context)
 
 
-def _decided(asked: Wish, context: Context) -> Plan:
-    question = Question(host=context.host, wish=asked, catalogue=context.catalogue)
+def _host(context: Context) -> Host:
+    """Give the machine that is planned for, with the interpreters and environments of the one that builds."""
+    if not context.arguments.host:
+        return context.host
+    described, here = context.host, context.probe()
+    if described.platform != here.platform:
+        named = context.arguments.host[0]
+        raise InputError(
+            f"{named} describes {described.platform}, and this machine is {here.platform}",
+            hint=f"look at the plan for it with `torchenv plan --host {named}`, and create it there",
+        )
+    return replace(described, pythons=here.pythons, environments=here.environments)
+
+
+def _decided(question: Question, context: Context) -> Plan:
     plan = resolve(question)
-    if asked.offline or plan.outcome is Outcome.BLOCKED:
-        return plan
-    from torchenv.actions.ask_index import asked_again
+    if not question.wish.offline and plan.outcome is not Outcome.BLOCKED:
+        from torchenv.actions.ask_index import asked_again
 
-    return asked_again(plan, question, context.fetch, context.run)
+        plan = asked_again(plan, question, context.fetch, context.run)
+    if plan.build is not None and context.arguments.host:
+        # The devices of another machine are not here to compute on.
+        return replace(plan, build=replace(plan.build, unproven=True))
+    return plan
 
 
-def _make(plan: Plan, asked: Wish, context: Context) -> int:
+def _make(plan: Plan, host: Host, asked: Wish, context: Context) -> int:
     from torchenv.actions.create import Order, create
+    from torchenv.actions.surroundings import surroundings
     from torchenv.render.environment import made_text, shown
 
     assert plan.build is not None
     for constraint in context.inherited.forbidding(plan.build.requirements):
         context.say(f"note: ignored, though it forbids what is planned: {constraint}")
+    around = surroundings(context.environ, context.project, torch=plan.build.torch)
+    told = {each.code for each in plan.warnings}
+    for problem in around:
+        if problem.code not in told:
+            context.say(f"note: {problem.message}")
     order = Order(
         plan=plan,
-        host=context.host,
+        host=host,
         profile=context.profile,
         catalogue=context.catalogue,
         by_hand=asked.by_hand,
         package_index=context.package_index,
         ignored=context.inherited.ignored,
+        around=around,
     )
     made = create(order, context.ports)
     if context.arguments.json:
+        context.say(made_text(made, order))
         context.print_json(shown(made.environment, context.store))
     else:
         context.out(made_text(made, order))
