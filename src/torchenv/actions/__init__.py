@@ -1,0 +1,1 @@
+"""What the commands do, each told from top to bottom."""
