@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,8 +101,11 @@ def _on_every_core(
     from functools import partial
     from multiprocessing import get_context
 
-    # A spawned process inherits no thread and no lock, on every system alike.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    # A spawned process inherits no thread and no lock, on every system alike. Trees hold no cycles:
+    # the collector would only look through them again and again.
+    with ProcessPoolExecutor(
+        workers, mp_context=get_context("spawn"), initializer=gc.disable
+    ) as pool:
         yield from pool.map(partial(audit_files, breakages=breakages, rules=rules), batches)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from torchenv.audit.breakages import Breakages
 from torchenv.audit.findings import Finding, Place, Report, Severity, Unread
 from torchenv.audit.native import read_native
-from torchenv.audit.rule import Hit, Rule
+from torchenv.audit.rule import Hit, Rule, needle_test
 from torchenv.audit.rules import RULES
 from torchenv.audit.sources import Kind, Source, kind_of
 
@@ -44,7 +44,8 @@ def audit_content(
     rules: Sequence[Rule] = RULES,
 ) -> tuple[Finding, ...] | Unread:
     """Read one file that is not compiled and ask each rule that can matter to it."""
-    asked = [rule for rule in rules if rule.may_hit(kind, content)]
+    holds = needle_test(content)
+    asked = [rule for rule in rules if rule.may_hit(kind, holds)]
     if not asked:
         return ()
     # Most files end above, and need none of the readers.
@@ -98,7 +99,7 @@ def _finding(source: Source, rule: Rule, hit: Hit) -> Finding:
     return Finding(
         path=source.path,
         line=_file_line(source, hit.place),
-        column=hit.place.column,
+        column=_column(source, hit.place),
         rule=rule.name,
         severity=hit.severity or rule.severity,
         why=hit.why,
@@ -108,3 +109,12 @@ def _finding(source: Source, rule: Rule, hit: Hit) -> Finding:
 
 def _file_line(source: Source, place: Place) -> int:
     return source.file_lines[place.line - 1] if source.file_lines else place.line
+
+
+def _column(source: Source, place: Place) -> int:
+    if source.module is None:
+        return place.column
+    # Python's trees count bytes, and people count letters.
+    lines = source.text.split("\n")
+    before = lines[place.line - 1].encode()[: place.column - 1] if place.line <= len(lines) else b""
+    return len(before.decode(errors="ignore")) + 1

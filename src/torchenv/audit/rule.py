@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from torchenv.audit.breakages import Breakages
 from torchenv.audit.sources import Kind, Source
 
 if TYPE_CHECKING:
-    import re
-
     from torchenv.audit.findings import Place, Severity
 
 
@@ -25,6 +25,7 @@ class Hit:
     severity: Severity | None = None
 
 
+Needle = bytes | re.Pattern[bytes]
 Find = Callable[[Source, Breakages], Iterator[Hit]]
 
 
@@ -41,14 +42,19 @@ class Rule:
     title: str
     severity: Severity
     kinds: frozenset[Kind]
-    needles: tuple[tuple[bytes | re.Pattern[bytes], ...], ...]
+    needles: tuple[tuple[Needle, ...], ...]
     find: Find
 
-    def may_hit(self, kind: Kind, content: bytes) -> bool:
-        return kind in self.kinds and any(
-            all(_is_in(each, content) for each in group) for group in self.needles
-        )
+    def may_hit(self, kind: Kind, holds: Callable[[Needle], bool]) -> bool:
+        """Say whether a file of a kind can have a hit, by what its bytes hold."""
+        return kind in self.kinds and any(all(map(holds, group)) for group in self.needles)
 
 
-def _is_in(needle: bytes | re.Pattern[bytes], content: bytes) -> bool:
-    return needle in content if isinstance(needle, bytes) else bool(needle.search(content))
+def needle_test(content: bytes) -> Callable[[Needle], bool]:
+    """Make the question for one file; rules share words, and each is sought once."""
+
+    @cache
+    def holds(needle: Needle) -> bool:
+        return needle in content if isinstance(needle, bytes) else bool(needle.search(content))
+
+    return holds

@@ -71,32 +71,6 @@ class Walk:
         self._spell = spell
         self._release = release
         self._guarded = False
-        self._visitors: dict[type[ast.AST], Callable[..., None]] = {
-            ast.Import: self._import,
-            ast.ImportFrom: self._import,
-            ast.FunctionDef: self._function,
-            ast.AsyncFunctionDef: self._function,
-            ast.Lambda: self._lambda,
-            ast.ClassDef: self._class,
-            ast.ListComp: self._comprehension,
-            ast.SetComp: self._comprehension,
-            ast.DictComp: self._comprehension,
-            ast.GeneratorExp: self._comprehension,
-            ast.Try: self._try,
-            ast.TryStar: self._try,
-            ast.If: self._if,
-            ast.For: self._for,
-            ast.AsyncFor: self._for,
-            ast.Assign: self._assign,
-            ast.NamedExpr: self._named,
-            ast.Call: self._call,
-            ast.Name: self._name,
-            ast.Attribute: self._attribute,
-            ast.Constant: self._constant,
-            ast.JoinedStr: self._joined,
-            ast.Load: self._nothing,
-            ast.Store: self._nothing,
-        }
 
     def walk(self, body: list[ast.stmt], scope: Scope) -> None:
         """See the body of a module, class or function, whose names are bound first."""
@@ -110,11 +84,11 @@ class Walk:
         self._all(body, scope)
 
     def _visit(self, node: ast.AST, scope: Scope) -> None:
-        visitor = self._visitors.get(type(node))
+        visitor = _VISITORS.get(type(node))
         if visitor is None:
             self._inside(node, scope)
         else:
-            visitor(node, scope)
+            visitor(self, node, scope)
 
     def _inside(self, node: ast.AST, scope: Scope) -> None:
         # As ast.iter_child_nodes, without its cost: most of an audit is spent here.
@@ -131,17 +105,17 @@ class Walk:
         for node in nodes:
             self._visit(node, scope)
 
-    def _nothing(self, node: ast.AST, scope: Scope) -> None:
+    def see_nothing(self, node: ast.AST, scope: Scope) -> None:
         pass
 
-    def _import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
+    def see_import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
         prefix = "" if isinstance(node, ast.Import) else "." * node.level + (node.module or "")
         for alias in node.names:
             if alias.name != "*":
                 path = f"{prefix}.{alias.name}" if prefix else alias.name
                 self._refer(self._spell([path]), alias, None, scope)
 
-    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
+    def see_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
         inner = Scope(parent=scope)
         bind_parameters(node.args, inner)
         self._visit(node.args, scope)
@@ -152,17 +126,17 @@ class Walk:
         self.walk(node.body, inner)
         self._guarded = before
 
-    def _lambda(self, node: ast.Lambda, scope: Scope) -> None:
+    def see_lambda(self, node: ast.Lambda, scope: Scope) -> None:
         inner = Scope(parent=scope)
         bind_parameters(node.args, inner)
         self._visit(node.args, scope)
         self._visit(node.body, inner)
 
-    def _class(self, node: ast.ClassDef, scope: Scope) -> None:
+    def see_class(self, node: ast.ClassDef, scope: Scope) -> None:
         self._all([*node.decorator_list, *node.bases, *node.keywords], scope)
         self.walk(node.body, Scope(parent=scope, is_class=True))
 
-    def _comprehension(
+    def see_comprehension(
         self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, scope: Scope
     ) -> None:
         inner = Scope(parent=scope)
@@ -170,13 +144,13 @@ class Walk:
             bind_target(each.target, inner, None)
         self._inside(node, inner)
 
-    def _try(self, node: ast.Try | ast.TryStar, scope: Scope) -> None:
+    def see_try(self, node: ast.Try | ast.TryStar, scope: Scope) -> None:
         before, self._guarded = self._guarded, self._guarded or _forgives(node.handlers)
         self._all(node.body, scope)
         self._guarded = before
         self._all([*node.handlers, *node.orelse, *node.finalbody], scope)
 
-    def _if(self, node: ast.If, scope: Scope) -> None:
+    def see_if(self, node: ast.If, scope: Scope) -> None:
         self._visit(node.test, scope)
         taken = decide(node.test, scope, self._release, self._resolve)
         if taken is not False:
@@ -184,38 +158,40 @@ class Walk:
         if taken is not True:
             self._all(node.orelse, scope)
 
-    def _for(self, node: ast.For | ast.AsyncFor, scope: Scope) -> None:
+    def see_for(self, node: ast.For | ast.AsyncFor, scope: Scope) -> None:
         self.loops.append((node, scope))
         self._inside(node, scope)
 
-    def _assign(self, node: ast.Assign, scope: Scope) -> None:
+    def see_assign(self, node: ast.Assign, scope: Scope) -> None:
         for target in node.targets:
             if isinstance(target, ast.Subscript):
                 self.stores.append((target, node.value, scope))
         self._inside(node, scope)
 
-    def _named(self, node: ast.NamedExpr, scope: Scope) -> None:
+    def see_named(self, node: ast.NamedExpr, scope: Scope) -> None:
         bind_target(node.target, scope, node.value)
         self._visit(node.value, scope)
 
-    def _call(self, node: ast.Call, scope: Scope) -> None:
+    def see_call(self, node: ast.Call, scope: Scope) -> None:
         match node.func:
             case ast.Name():
-                self._name(node.func, scope, node)
+                self.see_name(node.func, scope, node)
             case ast.Attribute():
-                self._attribute(node.func, scope, node)
+                self.see_attribute(node.func, scope, node)
             case _:
                 self._visit(node.func, scope)
         self._all(node.args, scope)
         for keyword in node.keywords:
             self._visit(keyword.value, scope)
 
-    def _name(self, node: ast.Name, scope: Scope, call: ast.Call | None = None) -> None:
+    def see_name(self, node: ast.Name, scope: Scope, call: ast.Call | None = None) -> None:
         if isinstance(node.ctx, ast.Load):
             self.names.add(node.id)
             self._refer(self._resolve(node, scope), node, call, scope)
 
-    def _attribute(self, node: ast.Attribute, scope: Scope, call: ast.Call | None = None) -> None:
+    def see_attribute(
+        self, node: ast.Attribute, scope: Scope, call: ast.Call | None = None
+    ) -> None:
         paths: tuple[str, ...] = ()
         if isinstance(node.ctx, ast.Load):
             self.names.add(node.attr)
@@ -235,15 +211,44 @@ class Walk:
         if paths:
             self.references.append(Reference(paths, node, call, scope, self._guarded))
 
-    def _constant(self, node: ast.Constant, scope: Scope) -> None:  # noqa: ARG002
+    def see_constant(self, node: ast.Constant, scope: Scope) -> None:  # noqa: ARG002
         if isinstance(node.value, str):
             self.texts.append(Text(node.value, node, is_docstring=False))
 
-    def _joined(self, node: ast.JoinedStr, scope: Scope) -> None:
+    def see_joined(self, node: ast.JoinedStr, scope: Scope) -> None:
         pieces = (v.value if isinstance(v, ast.Constant) else "{}" for v in node.values)
         text = "".join(str(piece) for piece in pieces)
         self.texts.append(Text(text, node, is_docstring=False))
         self._all((v for v in node.values if isinstance(v, ast.FormattedValue)), scope)
+
+
+# A table of the class's own: a walk that held its own methods would have to wait for the collector.
+_VISITORS: dict[type[ast.AST], Callable[..., None]] = {
+    ast.Import: Walk.see_import,
+    ast.ImportFrom: Walk.see_import,
+    ast.FunctionDef: Walk.see_function,
+    ast.AsyncFunctionDef: Walk.see_function,
+    ast.Lambda: Walk.see_lambda,
+    ast.ClassDef: Walk.see_class,
+    ast.ListComp: Walk.see_comprehension,
+    ast.SetComp: Walk.see_comprehension,
+    ast.DictComp: Walk.see_comprehension,
+    ast.GeneratorExp: Walk.see_comprehension,
+    ast.Try: Walk.see_try,
+    ast.TryStar: Walk.see_try,
+    ast.If: Walk.see_if,
+    ast.For: Walk.see_for,
+    ast.AsyncFor: Walk.see_for,
+    ast.Assign: Walk.see_assign,
+    ast.NamedExpr: Walk.see_named,
+    ast.Call: Walk.see_call,
+    ast.Name: Walk.see_name,
+    ast.Attribute: Walk.see_attribute,
+    ast.Constant: Walk.see_constant,
+    ast.JoinedStr: Walk.see_joined,
+    ast.Load: Walk.see_nothing,
+    ast.Store: Walk.see_nothing,
+}
 
 
 def place_of(node: ast.expr | ast.stmt | ast.alias) -> Place:

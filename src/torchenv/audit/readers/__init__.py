@@ -38,7 +38,10 @@ def read(path: str, kind: Kind, content: bytes, breakages: Breakages) -> Source:
             return scripts.read_prose(path, text)
         case Kind.CMAKE:
             return Source(
-                path=path, kind=kind, text=text, build=scripts.without_hash_comments(text)
+                path=path,
+                kind=kind,
+                text=text,
+                build=scripts.without_hash_comments(_without_brackets(text)),
             )
         case _:
             return Source(path=path, kind=kind, text=text, build=_without_c_comments(text))
@@ -46,6 +49,11 @@ def read(path: str, kind: Kind, content: bytes, breakages: Breakages) -> Source:
 
 def _without_c_comments(text: str) -> str:
     return re.sub(r"//[^\n]*|/\*.*?\*/", _blanked, text, flags=re.DOTALL)
+
+
+def _without_brackets(text: str) -> str:
+    # #[[ a comment of CMake ]]    #[=======[.rst: a manual in one ]=======]
+    return re.sub(r"#\[(=*)\[.*?\]\1\]", _blanked, text, flags=re.DOTALL)
 
 
 def _blanked(match: re.Match[str]) -> str:

@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 
     from torchenv.audit.breakages import Breakages
 
-# -lcurand    CUDA::curand    caffe2::curand    ${CUDA_curand_LIBRARY}    find_library('curand')
-_BUILD = re.compile(
-    r"(?<![\w-])-lcurand(?!\w)|(?:CUDA|caffe2)::curand(?!\w)|CUDA_curand_LIBRARY"
-    r"|find_library\(\s*['\"]curand['\"]"
+# -lcurand    find_library('curand')
+_FLAG = re.compile(r"(?<![\w-])-lcurand(?!\w)|find_library\(\s*['\"]curand['\"]")
+# target_link_libraries(mine PRIVATE CUDA::cublas CUDA::curand)    list(APPEND LIBS caffe2::curand)
+_CMAKE_CALL = re.compile(r"(?<!\w)(target_link_libraries|link_libraries|set|list)\s*\(([^)]*)\)")
+_CMAKE_LIBRARY = re.compile(
+    r"(?<![\w:])(?:(?:CUDA|caffe2)::curand|\$\{CUDA_curand_LIBRARY\})(?!\w)"
 )
-# target_link_libraries(mine PRIVATE cublas curand)
-_LINKS = re.compile(r"target_link_libraries\s*\(([^)]*)\)")
-# The device-only curand_kernel.h needs no library.
-_INCLUDE = re.compile(r"^[ \t]*#\s*include\s*[<\"]((?:[^>\"\n]*/)?curand\.h)[>\"]", re.MULTILINE)
+_CMAKE_PLAIN = re.compile(r"(?<![\w:.$/{-])curand(?![\w.:])")
+# The functions of curand_kernel.h are for the device, and are written curand_init, curand_uniform.
+_HOST_CALL = re.compile(r"(?<!\w)curand(?:Create|Destroy|Generate|Get|Set)\w*\s*\(")
 
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
@@ -42,12 +43,17 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
 
 def _written(source: Source) -> Iterator[int]:
     if source.kind is Kind.CODE:
-        yield from (match.start(1) for match in _INCLUDE.finditer(source.build))
+        if first := _HOST_CALL.search(source.build):
+            yield first.start()
         return
-    yield from (match.start() for match in _BUILD.finditer(source.build))
-    for match in _LINKS.finditer(source.build):
-        for word in re.finditer(r"(?<![\w:.-])curand(?![\w.])", match[1]):
-            yield match.start(1) + word.start()
+    yield from (match.start() for match in _FLAG.finditer(source.build))
+    if source.kind is Kind.CMAKE:
+        for call in _CMAKE_CALL.finditer(source.build):
+            patterns = [_CMAKE_LIBRARY]
+            patterns += [_CMAKE_PLAIN] if call[1].endswith("link_libraries") else []
+            for pattern in patterns:
+                for match in pattern.finditer(call[2]):
+                    yield call.start(2) + match.start()
 
 
 def _linked(module: Module) -> Iterator[Place]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from torchenv.audit.backends import is_backend
@@ -20,10 +21,14 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     module = source.module
     if module is None:
         return
+    # A test for the class or the member says it already, and is another rule's.
     asked = {text.value for text in module.texts}
+    typed = {ast.unparse(call.args[0]) for call, _ in module.calls("builtins.isinstance")}
     for node, scope in module.members:
-        is_legacy = node.attr in breakages.nccl.legacy_members and node.attr not in asked
-        if is_legacy and is_backend(module, node.value, scope):
+        is_legacy = node.attr in breakages.nccl.legacy_members - asked
+        if not is_legacy or ast.unparse(node.value) in typed:
+            continue
+        if is_backend(module, node.value, scope):
             yield Hit(
                 place_of(node),
                 f'the "nccl" backend of torch {breakages.version} has no `{node.attr}`',

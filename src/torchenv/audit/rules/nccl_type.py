@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from torchenv.audit.breakages import Breakages
 
-_CLASS = "torch.distributed.ProcessGroupNCCL"
+_OLD = "torch.distributed.ProcessGroupNCCL"
+_NEW = frozenset({f"{_OLD}2", f"{_OLD}Lazy"})
 
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
@@ -25,9 +26,10 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     for call, scope in module.calls("builtins.isinstance", "builtins.issubclass"):
         if len(call.args) < 2:
             continue
-        asked = call.args[1]
-        classes = asked.elts if isinstance(asked, ast.Tuple) else [asked]
-        if any(_CLASS in module.resolve(each, scope) for each in classes):
+        named = call.args[1]
+        classes = named.elts if isinstance(named, ast.Tuple) else [named]
+        asked = {path for each in classes for path in module.resolve(each, scope)}
+        if _OLD in asked and _NEW.isdisjoint(asked):
             yield Hit(
                 place_of(call),
                 f'a "nccl" group of torch {breakages.version} is no ProcessGroupNCCL: this becomes'

@@ -1,0 +1,1 @@
+"""Values to what people and programs read: text, JSON, HTML."""
