@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from torchenv.audit import (
     RULES,
@@ -136,6 +140,30 @@ def test_every_fact_of_a_rule_gets_past_its_needles(breakages: Breakages) -> Non
             assert rule.may_hit(kind, needle_test(fact.encode())), f"{name}: {fact}"
 
 
+FRAGMENTS = [
+    "import torch.distributed as dist", "from torch import *", "dist.init_process_group(", ")",
+    "(", "[", "]", "{", "}", "pip install torch",
+    " --index-url https://download.pytorch.org/whl/cu126", "torch==2.15.0+cu126", "'", "\"", ":",
+    "\n", "\n  ", "- ", "#", "\\", "&", "*", "|", "=", ">=3.10", "python", "requires-python",
+    "dependencies", "[project]", "[options]", "name", "value", "env", "FROM python:3.10", "ENV",
+    "TORCH_NCCL_A", "\t", "\0", "é", ",", "{\"cells\": [{\"cell_type\": \"code\", \"source\": \"",
+    "\"}]}", "x = lambda y: ", "for n in x:", "match x:", "case ", "#[[", "]]", "/*", "*/",
+    "curandCreateGenerator(", "target_link_libraries(", "nccl-legacy", "macos-14", "mps",
+]  # fmt: skip
+
+
+@given(
+    kind=st.sampled_from([each for each in Kind if each is not Kind.NATIVE]),
+    parts=st.lists(st.sampled_from(FRAGMENTS), max_size=30),
+)
+def test_any_file_is_judged_or_told_and_never_stops_the_audit(
+    breakages: Breakages, kind: Kind, parts: list[str]
+) -> None:
+    everything = [replace(rule, kinds=frozenset(Kind), needles=((),)) for rule in RULES]
+    result = audit_content("it", kind, "".join(parts).encode(), breakages, everything)
+    assert isinstance(result, Unread | tuple)
+
+
 def test_every_rule_has_its_own_name_and_its_own_tests() -> None:
     from pathlib import Path
 
@@ -172,7 +200,7 @@ def test_a_report_gives_what_matters_as_much_as_asked() -> None:
         ("src/a.py", Kind.PYTHON),
         ("setup.py", Kind.SETUP_PY),
         ("requirements-dev.txt", Kind.REQUIREMENTS),
-        ("requirements/gpu.in", Kind.REQUIREMENTS),
+        ("requirements/gpu/base.in", Kind.REQUIREMENTS),
         ("notes.txt", Kind.PROSE),
         ("pylock.train.toml", Kind.LOCK),
         ("docker/Dockerfile.gpu", Kind.DOCKERFILE),

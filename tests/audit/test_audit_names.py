@@ -85,6 +85,8 @@ def test_names_that_are_made_from_each_other_come_to_an_end(breakages: Breakages
         ("x and is_torch_version('<', '2.3')", [6]),
         ("x or is_torch_version('>=', '2.3')", [4]),
         ("is_torch_version('>=', FLOOR)", [4, 6]),
+        ("torch_version() >= (1, 6, 0)", [4]),
+        ("TORCH_VERSION < Version('2.3')", [6]),
         ("python_version >= '2.3'", [4, 6]),
         ("x", [4, 6]),
     ],

@@ -137,7 +137,7 @@ _PATTERNS = (
     (re.compile(r"\.so(\.\d+)+$"), Kind.NATIVE),
     (re.compile(r"(^|/)(dockerfile|containerfile)[^/]*$|\.dockerfile$"), Kind.DOCKERFILE),
     (
-        re.compile(r"(^|/)([^/]*(requirements|constraints)[^/]*|requirements/[^/]+)\.(txt|in)$"),
+        re.compile(r"(^|/)([^/]*(requirements|constraints)[^/]*|requirements/.+)\.(txt|in)$"),
         Kind.REQUIREMENTS,
     ),
     (re.compile(r"(^|/)pylock(\.[^/]*)?\.toml$"), Kind.LOCK),

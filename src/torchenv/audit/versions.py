@@ -18,6 +18,8 @@ _NAMED = re.compile(
     r"(?i)_?(?:is_)?torch_(?:version_)?(?:greater_(?:or_)?equal|ge|gte|at_least)(?:_than)?"
     r"_(\d+)_(\d+)"
 )
+# torch_version() >= (1, 6, 0)    TORCH_VERSION >= Version("2.3")
+_ASKED = re.compile(r"(?i)_?(?:get_)?torch_?version(?:_tuple|_parsed)?")
 _AT_LEAST = frozenset({"is_torch_greater_or_equal", "is_torch_at_least", "torch_version_at_least"})
 _SYMBOLS = {
     ">=": operator.ge,
@@ -78,7 +80,7 @@ def _called(name: str, args: list[ast.expr], release: Version) -> bool | None:
 
 
 def _version(node: ast.expr) -> Version | None:
-    """Read `"2.3"`, `Version("2.3")` and `version.parse("2.3")`."""
+    """Read `"2.3"`, `(2, 3)`, `Version("2.3")` and `version.parse("2.3")`."""
     match node:
         case ast.Call(args=[argument]):
             return _version(argument)
@@ -87,11 +89,20 @@ def _version(node: ast.expr) -> Version | None:
                 return Version(text)
             except InvalidVersion:
                 return None
+        case ast.Tuple(elts=[ast.Constant(value=int(major)), ast.Constant(value=int(minor)), *_]):
+            return Version(f"{major}.{minor}")
         case _:
             return None
 
 
 def _is_torch(node: ast.expr, scope: Scope, resolve: Resolve) -> bool:
+    match node:
+        case (
+            ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[]) | ast.Name(id=name)
+        ) if _ASKED.fullmatch(name):
+            return True
+        case _:
+            pass
     return any(
         "torch.__version__" in resolve(each, where)
         for each, where in _made_from(node, scope)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from torchenv.audit import Finding, Report, Rule, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
