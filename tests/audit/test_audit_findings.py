@@ -88,6 +88,7 @@ def test_a_finding_says_why_and_what_to_do(breakages: Breakages) -> None:
     ("kind", "content", "why"),
     [
         (Kind.PYTHON, "torch\nx = y('mps'\n", "not Python: line 2: '(' was never closed"),
+        (Kind.PYTHON, "torch\nx = 'mps'" + ".y" * 5000, "nested too deeply to be followed"),
         (Kind.PYPROJECT, "torch+cu126 = [", "not valid TOML"),
         (Kind.YAML, "TORCH_NCCL_: [", "not YAML"),
         (Kind.NOTEBOOK, "torch 'mps' {", "not a Jupyter notebook of format 4"),

@@ -25,6 +25,16 @@ def test_a_strided_one_can_be_read(found: Found) -> None:
     assert found("nested-save", "a.py", text) == []
 
 
+def test_a_value_made_from_itself_comes_to_an_end(found: Found) -> None:
+    text = """
+        import torch
+        x = torch.nested.nested_tensor(parts, layout=torch.jagged)
+        x = {"x": x}
+        torch.save(x, "x.pt")
+    """
+    assert found("nested-save", "a.py", text) == ["5:1 warning"]
+
+
 def test_something_else_that_is_saved_is_right(found: Found) -> None:
     text = """
         import torch

@@ -53,9 +53,11 @@ def audit_content(
 
     try:
         source = read(path, kind, content, breakages)
+        return _findings(source, asked, breakages)
     except ValueError as error:
         return Unread(path, str(error))
-    return _findings(source, asked, breakages)
+    except RecursionError:
+        return Unread(path, "nested too deeply to be followed")
 
 
 def audit_native(

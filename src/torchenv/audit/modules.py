@@ -99,25 +99,39 @@ class Module:
         return found or {UNKNOWN}
 
     def origins(
-        self, node: ast.expr, scope: Scope, seen: set[int] | None = None
+        self,
+        node: ast.expr,
+        scope: Scope,
+        *,
+        members: bool = False,
+        seen: set[int] | None = None,
     ) -> Iterator[ast.expr]:
-        """Give an expression, its alternatives, and what was assigned where it is a name."""
+        """Give an expression, its alternatives, and what was assigned where it is a name.
+
+        With `members`, a dictionary, list or tuple gives what it holds too.
+        """
         seen = set() if seen is None else seen
+        inner: list[ast.expr] = []
+        where = scope
         match node:
             case ast.Name(id=name) if found := scope.find(name):
                 binding, where = found
                 if id(binding) not in seen:
                     seen.add(id(binding))
-                    for value in binding.values:
-                        yield from self.origins(value, where, seen)
+                    inner = binding.values
             case ast.IfExp(body=body, orelse=orelse):
-                yield from self.origins(body, scope, seen)
-                yield from self.origins(orelse, scope, seen)
+                inner = [body, orelse]
             case ast.BoolOp(values=values):
-                for value in values:
-                    yield from self.origins(value, scope, seen)
+                inner = values
             case _:
                 yield node
+                match node:
+                    case ast.Dict(values=held) | ast.List(elts=held) | ast.Tuple(elts=held):
+                        inner = held if members else []
+                    case _:
+                        pass
+        for each in inner:
+            yield from self.origins(each, where, members=members, seen=seen)
 
     def says(self, node: ast.expr, scope: Scope, word: str, name: str) -> bool:
         """Say whether an expression is made from the text `word` or something called `name`."""

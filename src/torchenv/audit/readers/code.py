@@ -44,8 +44,9 @@ def parse(content: str | bytes, breakages: Breakages) -> Module:
             return Module(content, breakages)
     except SyntaxError as error:
         raise ValueError(f"not Python: line {error.lineno}: {error.msg}") from None
-    except (RecursionError, MemoryError):
-        raise ValueError("nested too deeply to be parsed") from None
+    except MemoryError:
+        # What the parser says of brackets without end.
+        raise RecursionError from None
 
 
 def installs_in(module: Module) -> tuple[Install, ...]:

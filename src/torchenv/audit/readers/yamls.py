@@ -63,8 +63,6 @@ def _documents(text: str) -> list[Any]:
         return list(yaml.compose_all(text, Loader=loader))
     except yaml.YAMLError as error:
         raise ValueError(f"not YAML: {str(error).splitlines()[0]}") from None
-    except RecursionError:
-        raise ValueError("nested too deeply to be parsed") from None
 
 
 def _walk(node: Any, keys: tuple[str, ...], seen: frozenset[int] = frozenset()) -> Iterator[Any]:

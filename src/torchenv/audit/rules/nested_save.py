@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from torchenv.audit.backends import nested_makers
@@ -13,6 +12,7 @@ from torchenv.audit.sources import CODE, Source
 from torchenv.audit.walking import place_of
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from torchenv.audit.breakages import Breakages
@@ -30,7 +30,9 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     }
     for call, scope in module.calls("torch.save"):
         saved = argument(call, "obj", 0)
-        if saved is not None and any(id(each) in jagged for each in _inside(module, saved, scope)):
+        if saved is not None and any(
+            id(each) in jagged for each in module.origins(saved, scope, members=True)
+        ):
             yield Hit(
                 place_of(call),
                 f"a jagged nested tensor written by torch {breakages.version} cannot be read by"
@@ -44,18 +46,6 @@ def _is_jagged(module: Module, call: ast.Call, scope: Scope) -> bool:
         return True
     layout = argument(call, "layout")
     return layout is not None and "torch.jagged" in module.resolve(layout, scope)
-
-
-def _inside(module: Module, node: ast.expr, scope: Scope) -> Iterator[ast.AST]:
-    """Give what an expression holds itself: a name's values, members of a literal."""
-    for origin in module.origins(node, scope):
-        yield origin
-        match origin:
-            case ast.Dict(values=members) | ast.List(elts=members) | ast.Tuple(elts=members):
-                for each in members:
-                    yield from _inside(module, each, scope)
-            case _:
-                pass
 
 
 RULE = Rule(
