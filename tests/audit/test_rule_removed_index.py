@@ -110,6 +110,26 @@ def test_a_step_of_a_workflow_is_read_where_it_stands(found: Found) -> None:
     assert found("removed-index", ".github/workflows/test.yml", text) == ["7:41 warning"]
 
 
+def test_a_folded_step_is_one_command(found: Found) -> None:
+    text = """
+        test:
+          script:
+            - >-
+              pip install torch
+              --index-url https://download.pytorch.org/whl/cu126
+    """
+    assert found("removed-index", ".gitlab-ci.yml", text) == ["6:19 warning"]
+
+
+def test_a_step_that_is_used_again_is_told_once(found: Found) -> None:
+    text = """
+        a: &step
+          script: pip install torch --index-url https://download.pytorch.org/whl/cu126
+        b: *step
+    """
+    assert found("removed-index", ".gitlab-ci.yml", text) == ["3:41 warning"]
+
+
 def test_the_pip_section_of_a_conda_environment_is_read(found: Found) -> None:
     text = """
         name: mine

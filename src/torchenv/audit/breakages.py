@@ -75,6 +75,7 @@ class Breakages:
     left: Mapping[str, str]
     mps_macos: int
     removed_gfx: Mapping[str, str]
+    removed_gfx_backend: str
     companions: tuple[Companion, ...]
     nccl: Nccl
     nested: Nested
@@ -120,6 +121,7 @@ class Breakages:
             left=_strings(table.table("left")),
             mps_macos=table.get("mps-macos", int),
             removed_gfx=_strings(table.table("removed-gfx")),
+            removed_gfx_backend=table.get("removed-gfx-backend", str),
             companions=tuple(_companion(each) for each in table.tables("companion")),
             nccl=Nccl(
                 nccl.get("legacy", str),
@@ -172,6 +174,7 @@ _KEYS = (
     "left",
     "mps-macos",
     "removed-gfx",
+    "removed-gfx-backend",
     "companion",
     "nccl",
     "nested",

@@ -27,7 +27,7 @@ def read_yaml(path: str, kind: Kind, text: str) -> Source:
     installs: list[Install] = []
     interpreters: list[Interpreter] = []
     for document in _documents(text):
-        for keys, node in _walk(document, ()):
+        for keys, node in _walk(document, (), set()):
             if node.id == "mapping":
                 settings += _named_setting(node)
                 continue
@@ -65,10 +65,11 @@ def _documents(text: str) -> list[Any]:
         raise ValueError(f"not YAML: {str(error).splitlines()[0]}") from None
 
 
-def _walk(node: Any, keys: tuple[str, ...], seen: frozenset[int] = frozenset()) -> Iterator[Any]:
+def _walk(node: Any, keys: tuple[str, ...], seen: set[int]) -> Iterator[Any]:
+    # A node that is used again by its anchor stands in one place of the file.
     if id(node) in seen:
         return
-    seen |= {id(node)}
+    seen.add(id(node))
     if node.id == "mapping":
         yield keys, node
         for key, value in node.value:
@@ -89,7 +90,9 @@ def _raw(node: Any, text: str) -> tuple[str, int]:
     start, end = node.start_mark.index, node.end_mark.index
     if node.style in {"|", ">"}:
         newline = text.find("\n", start)
-        return text[newline:end], newline
+        block = text[newline:end]
+        # The lines of a folded block are one.
+        return (block.replace("\n", " ") if node.style == ">" else block), newline
     if node.style in {"'", '"'}:
         return text[start + 1 : end - 1], start + 1
     return text[start:end], start
@@ -156,7 +159,7 @@ def _conda(document: Any) -> tuple[Install, list[Interpreter]] | None:
             else:
                 wanted.append(each)
         elif node.id == "mapping":
-            for _, line in _walk(node, ()):
+            for _, line in _walk(node, (), set()):
                 if line.id == "scalar":
                     _pip_line(line, wanted, indexes)
     return Install(tuple(wanted), tuple(indexes)), pythons

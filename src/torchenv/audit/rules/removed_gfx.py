@@ -21,7 +21,8 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
             yield Hit(
                 each.place,
                 f"it presents the card as {gfx}, for which torch {breakages.version} has no code",
-                f"remove the setting, or stay on torch {breakages.before} with rocm7.2 for {gfx}",
+                f"remove the setting, or stay on torch {breakages.before} with"
+                f" {breakages.removed_gfx_backend} for {gfx}",
             )
 
 

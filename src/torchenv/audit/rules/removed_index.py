@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchenv.audit.findings import Severity
+from torchenv.audit.installs import INDEX_NEEDLES
 from torchenv.audit.rule import Hit, Rule
 from torchenv.audit.sources import INSTALLING, Source
 
@@ -29,7 +30,7 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
                 f"torch {breakages.version} ({breakages.default_backend}) of the default index is"
                 " taken instead"
                 if index.extra
-                else "torch stays at that release for ever"
+                else "torch stays at that release for good"
             )
             yield Hit(
                 index.place,
@@ -45,12 +46,6 @@ RULE = Rule(
     title="The index of a backend that the release left",
     severity=Severity.WARNING,
     kinds=INSTALLING,
-    needles=(
-        (b"pytorch.org/whl/",),
-        (b"pytorch-wheels",),
-        (b"pytorch/whl",),
-        (b"orch-backend",),
-        (b"TORCH_BACKEND",),
-    ),
+    needles=INDEX_NEEDLES,
     find=find,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchenv.audit.findings import Severity
+from torchenv.audit.installs import INDEX_NEEDLES
 from torchenv.audit.rule import Hit, Rule
 from torchenv.audit.sources import INSTALLING, Source
 
@@ -36,12 +37,6 @@ RULE = Rule(
     title="An install command for a wheel that does not exist",
     severity=Severity.ERROR,
     kinds=INSTALLING,
-    needles=(
-        (b"torch", b"pytorch.org/whl/"),
-        (b"pytorch-wheels",),
-        (b"pytorch/whl",),
-        (b"orch-backend",),
-        (b"TORCH_BACKEND",),
-    ),
+    needles=INDEX_NEEDLES,
     find=find,
 )
