@@ -296,7 +296,7 @@ def test_a_building_line_and_its_files_are_cleared_by_the_next_run_which_says_so
         Path(new.path, "lib").mkdir(parents=True)
     with store.locked("torchenv list"):
         assert store.clear_unfinished() == store.read()
-    assert said == ["clearing environment 1 (2.15), which an earlier run left unfinished"]
+    assert said == ["clearing environment 1 (2.15), which was left unfinished"]
     left = sorted(str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*") if each.is_file())
     assert left == ["lock", "manifest.toml", "manifest.toml.last-good"]
     assert store.read().next_number == 2
