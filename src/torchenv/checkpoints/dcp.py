@@ -31,12 +31,11 @@ from torchenv.checkpoints.records import (
 )
 from torchenv.checkpoints.rules import rules
 from torchenv.checkpoints.tree import Tree
-from torchenv.checkpoints.values import Checkpoint, Note, Reader, State
+from torchenv.checkpoints.values import Checkpoint, Note, Reader, State, foreign_names, shown, some
 
 GLOBAL = ".metadata"
 RANK_LOCAL = re.compile(r"__(\d+)\.metadata")
 _SMALL = 4 << 20  # bytes; below, writing the expressions of `records` costs more than it saves
-_SHOWN = 5  # names and files in one message
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,7 +69,11 @@ def read_listing(data: bytes) -> tuple[Facts, Listing]:
     """Read every tensor, chunk and object of a `.metadata`; raises `Damaged`."""
     with _no_garbage_collection():
         facts = _walked(data, keep=True)
-        return facts, _listing(facts.walked.value)
+        try:
+            return facts, _listing(facts.walked.value)
+        except Damaged as damaged:
+            damaged.names = tuple(facts.globals)
+            raise
 
 
 def features(facts: Facts) -> tuple[list[str], list[Global]]:
@@ -99,7 +102,7 @@ def inspect(tree: Tree) -> Checkpoint:
         look.codes.append("dcp-rank-local")
         missing = sorted(set(range(max(ranks) + 1)) - set(ranks))
         if missing:
-            message = f"no metadata of rank {_some(missing)}"
+            message = f"no metadata of rank {some(missing)}"
             look.problem("incomplete", "rank-metadata-missing", message)
     if look.state != "corrupt" and indexes:
         look.check_tensors()
@@ -119,13 +122,6 @@ def inspect(tree: Tree) -> Checkpoint:
         bytes=sum(sizes.values()),
         foreign=tuple(map(str, look.foreign)),
     )
-
-
-def foreign_names(names: list[Global]) -> Note:
-    """Say that names were found which could run code, and that nothing was opened."""
-    shown = _some(names)
-    message = f"it would import names that no release writes, which could run code: {shown}"
-    return Note("foreign-names", f"{message}; not opened")
 
 
 class _Look:
@@ -150,15 +146,14 @@ class _Look:
             facts, listing = read_listing(tree.read(index))
         except Damaged as damaged:
             self.problem("corrupt", damaged.code, f"{index}: {damaged.message}")
+            self.note_names(rules().of_names(damaged.names, "dcp")[1])
             return
         except OSError as error:
             self.problem("corrupt", "unreadable", f"{index}: {error.strerror or error}")
             return
         codes, foreign = features(facts)
         self.codes += codes
-        if foreign:
-            self.foreign += foreign
-            self.problems.append(foreign_names(foreign))
+        self.note_names(foreign)
         for name, tensor in listing.tensors.items():
             known = self.tensors.setdefault(name, tensor)
             if known is not tensor:
@@ -166,6 +161,11 @@ class _Look:
                 self.tensors[name] = tensor._replace(pieces=[*known.pieces, *tensor.pieces])
         self.objects += listing.objects
         self.places += listing.places
+
+    def note_names(self, foreign: list[Global]) -> None:
+        self.foreign += foreign
+        if foreign:
+            self.problems.append(foreign_names(foreign))
 
     def check_tensors(self) -> None:
         uncovered = []
@@ -175,11 +175,13 @@ class _Look:
                 continue
             covered = covers(tensor.shape, pieces)
             if covered is None:
-                self.problems.append(Note("coverage-unknown", f"the chunks of {name!r} are tangled"))
+                self.problems.append(
+                    Note("coverage-unknown", f"the chunks of {name!r} are tangled")
+                )
             elif not covered:
                 uncovered.append(name)
         if uncovered:
-            message = f"chunks do not cover {_some(uncovered)}"
+            message = f"chunks do not cover {some(uncovered)}"
             self.problem("incomplete", "chunks-missing", message)
 
     def check_shards(self, sizes: Mapping[str, int]) -> None:
@@ -194,9 +196,9 @@ class _Look:
                 needed[place.file] = end
         for file, end in sorted(needed.items()):
             if file not in sizes:
-                self.problem("incomplete", "shard-missing", f"{_shown(file)} is not there")
+                self.problem("incomplete", "shard-missing", f"{shown(file)} is not there")
             elif sizes[file] < end:
-                message = f"{_shown(file)} has {sizes[file]} bytes, its metadata needs {end}"
+                message = f"{shown(file)} has {sizes[file]} bytes, its metadata needs {end}"
                 self.problem("corrupt", "shard-short", message)
         unplaced = [
             name
@@ -206,7 +208,7 @@ class _Look:
         ]
         unplaced += [name for name in self.objects if PlaceKey(name, None) not in stored]
         if unplaced:
-            message = f"no file is named for {_some(dict.fromkeys(unplaced))}"
+            message = f"no file is named for {some(dict.fromkeys(unplaced))}"
             self.problem("incomplete", "place-missing", message)
 
     def find_layout(self, tree: Tree, sizes: Mapping[str, int]) -> None:
@@ -217,7 +219,7 @@ class _Look:
         try:
             head = tree.read(file, 0, 9)
         except OSError as error:
-            self.problem("corrupt", "unreadable", f"{_shown(file)}: {error.strerror or error}")
+            self.problem("corrupt", "unreadable", f"{shown(file)}: {error.strerror or error}")
             return
         if head[8:] == b"{" and int.from_bytes(head[:8], "little") < sizes[file]:
             self.codes.append("dcp-safetensors")
@@ -233,7 +235,7 @@ class _Look:
         codes = list(self.codes)
         if self.foreign:
             codes.append("foreign-names")
-        if self.state == "corrupt" and not self.tensors:
+        if self.state != "complete" and not self.tensors:
             codes.append("unread")
         return codes
 
@@ -357,18 +359,6 @@ def _unfinished(sizes: Mapping[str, int]) -> str:
     if f"{GLOBAL}.tmp" in sizes:
         return f"no {GLOBAL}, only {GLOBAL}.tmp: the save was stopped, or is still going on"
     return f"no {GLOBAL}: the save did not finish"
-
-
-def _some(names: Any) -> str:
-    names = [_shown(str(name)) for name in names]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
-
-
-def _shown(name: str) -> str:
-    """Write a name from an untrusted file so that it cannot act on a terminal."""
-    name = name if len(name) <= 200 else name[:197] + "..."
-    return name if name.isprintable() else ascii(name)
 
 
 @contextmanager

@@ -8,12 +8,16 @@ from typing import Any, NamedTuple
 
 
 class Damaged(Exception):
-    """The bytes are not what their format asks for; `code` is one of the problem codes."""
+    """The bytes are not what their format asks for; `code` is one of the problem codes.
+
+    `names` are those that a pickle would have imported before its damage.
+    """
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.names: tuple[Global, ...] = ()
 
 
 class Global(NamedTuple):

@@ -34,6 +34,7 @@ class Walk:
     globals: dict[Global, int] = field(default_factory=dict)  # with the place of its first use
     calls: dict[Global, int] = field(default_factory=dict)  # how often each is called
     stored: list[Any] = field(default_factory=list)  # the references to what is outside
+    fetched: list[tuple[Any, ...]] = field(default_factory=list)  # tuples that are used again
     frames: list[tuple[int, int]] = field(default_factory=list)  # where each FRAME is, its length
 
 
@@ -69,10 +70,15 @@ def walk(
         _run(data, start, watched or {}, shortcuts, found)
     except IndexError:
         message = "the pickle ends early, or uses what is not there"
-        raise Damaged("pickle-truncated", message) from None
+        damaged = Damaged("pickle-truncated", message)
     except UnicodeDecodeError:
-        raise Damaged("pickle-damaged", "a string in the pickle is not text") from None
-    return found
+        damaged = Damaged("pickle-damaged", "a string in the pickle is not text")
+    except Damaged as error:
+        damaged = error
+    else:
+        return found
+    damaged.names = tuple(found.globals)
+    raise damaged from None
 
 
 def _run(  # noqa: PLR0915 - one loop over the opcodes is the fast way, and reads as their table
@@ -98,13 +104,19 @@ def _run(  # noqa: PLR0915 - one loop over the opcodes is the fast way, and read
         if op == 0x68:  # BINGET
             index = data[at]
             at += 1
-            stack.append(values[index - first] if index >= first else memo.get(index))
+            item = values[index - first] if index >= first else memo.get(index)
+            stack.append(item)
+            if type(item) is tuple:
+                found.fetched.append(item)
         elif op == 0x94:  # MEMOIZE
             values.append(stack[-1])
         elif op == 0x6A:  # LONG_BINGET
             index = int.from_bytes(data[at : at + 4], "little")
             at += 4
-            stack.append(values[index - first] if index >= first else memo.get(index))
+            item = values[index - first] if index >= first else memo.get(index)
+            stack.append(item)
+            if type(item) is tuple:
+                found.fetched.append(item)
         elif op == 0x4B:  # BININT1
             stack.append(data[at])
             at += 1
@@ -245,6 +257,8 @@ def _run(  # noqa: PLR0915 - one loop over the opcodes is the fast way, and read
         elif op == 0x67:  # GET
             text, at = _line(data, at)
             stack.append(memo.get(_whole(text)))
+            if type(stack[-1]) is tuple:
+                found.fetched.append(stack[-1])
         elif op == 0x30:  # POP
             if stack:
                 stack.pop()

@@ -17,7 +17,9 @@ from torchenv.checkpoints.inert import Global, Hidden, Made, Memo, Unknown
 
 METADATA = "torch.distributed.checkpoint.metadata"
 PROPERTIES = Global(METADATA, "TensorProperties")
-OLD_PROPERTIES = Global("torch.distributed._shard.sharded_tensor.metadata", "TensorProperties")  # 2.2
+OLD_PROPERTIES = Global(
+    "torch.distributed._shard.sharded_tensor.metadata", "TensorProperties"
+)  # 2.2
 TENSOR = Global(METADATA, "TensorStorageMetadata")
 OBJECT = Global(METADATA, "BytesStorageMetadata")
 CHUNK = Global(METADATA, "ChunkStorageMetadata")
@@ -66,6 +68,7 @@ class States:
         self.five = 0
         self.six = array("Q")  # where the TUPLE opcode of each is
         self.others = 0  # that no release writes, or that are not written just before their use
+        self.walked: list[tuple[Any, ...]] = []  # those of six that the exact walk came upon
 
     def note(self, state: Any, at: int | None) -> None:
         """Take down one state, as `pickles.walk` tells of it."""
@@ -73,6 +76,7 @@ class States:
             self.five += 1
         elif type(state) is tuple and len(state) == 6 and at is not None:
             self.six.append(at)
+            self.walked.append(state)
         else:
             self.others += 1
 
@@ -161,7 +165,10 @@ class Records:
                 end = piece.end()
                 count += 6 + (offsets != b")") + (sizes != b")")
                 if keep:
-                    both = shapes.get(offsets) or shape_of(offsets), shapes.get(sizes) or shape_of(sizes)
+                    both = (
+                        shapes.get(offsets) or shape_of(offsets),
+                        shapes.get(sizes) or shape_of(sizes),
+                    )
                     pieces.append(new(Piece, both))
                 if not marked:
                     break
@@ -227,9 +234,7 @@ class Records:
             out.extend((name, tuple(steps)))
         return at, number
 
-    def _name(
-        self, memo: Memo, number: int, text: bytes | None, get: bytes
-    ) -> tuple[str, int]:
+    def _name(self, memo: Memo, number: int, text: bytes | None, get: bytes) -> tuple[str, int]:
         """Give a string, and 1 if it is written here (and memoised as `number`), 0 if it was before."""
         if text is not None:
             name = str(text[1:], "utf-8", "surrogatepass")

@@ -61,16 +61,14 @@ class Rules:
 
     oldest: str
     features: dict[str, Feature]
-    pt2: tuple[tuple[str, str], ...]  # written from which release on, read from which one on
+    pt2: tuple[tuple[str, Range], ...]  # written from which release on, read by which; newest first
     known: dict[Kind, frozenset[Global]]
     named: dict[Global, str]  # the feature that goes with a name
 
     @classmethod
     def parse(cls, table: Table) -> Rules:
         table.schema(1, remedy="update torchenv")
-        table.only(
-            {"schema", "source", "oldest", "newest", "feature", "pt2", "dtype", "known"}
-        )
+        table.only({"schema", "source", "oldest", "newest", "feature", "pt2", "dtype", "known"})
         features = {each.code: each for each in map(Feature.parse, table.tables("feature"))}
         known = table.table("known")
         dtypes = {Global("torch", name) for name in known.strings("dtypes")}
@@ -96,7 +94,12 @@ class Rules:
             oldest=table.get("oldest", str),
             features=features,
             pt2=tuple(
-                (each.get("written-from", str), each.get("torch-min", str))
+                (
+                    each.get("written-from", str),
+                    Range(
+                        oldest=each.get("torch-min", str), newest=each.get("torch-max", str, None)
+                    ),
+                )
                 for each in table.tables("pt2")
             ),
             known={
@@ -121,7 +124,9 @@ class Rules:
     def reader(self, codes: Iterable[str], **told: Certainty | Range | int) -> Reader:
         """Decide who can read what has all of these features."""
         features = [self.features[code] for code in dict.fromkeys(codes)]
-        torch = Range(oldest=_newest(self.oldest, *(each.torch_min for each in features)))
+        certainty = max((each.certainty for each in features), key=_DOUBT, default="confirmed")
+        floor = None if certainty == "unknown" else self.oldest
+        torch = Range(oldest=_newest(floor, *(each.torch_min for each in features)))
         restricted: Range | None = None
         if all(each.weights_only is not None for each in features):
             ranges = [each.weights_only for each in features if each.weights_only]
@@ -136,7 +141,7 @@ class Rules:
             system=next((each.system for each in features if each.system), None),
             weights_only=restricted,
             nobody=any(each.nobody for each in features),
-            certainty=max((each.certainty for each in features), key=_DOUBT, default="confirmed"),
+            certainty=certainty,
             because=tuple(Note(each.code, each.message) for each in features),
         )
         return replace(reader, **told)  # type: ignore[arg-type]

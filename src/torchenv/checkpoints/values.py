@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,6 +13,8 @@ Format = Literal[
 ]
 State = Literal["complete", "incomplete", "corrupt"]
 Certainty = Literal["confirmed", "inferred", "unknown"]
+
+_SHOWN, _LONGEST = 5, 200  # names in one message, characters of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,9 @@ class Reader:
     certainty: Certainty = "confirmed"
     because: tuple[Note, ...] = ()
 
-    def reads(self, torch: str, python: str | None = None, system: str | None = None) -> bool | None:
+    def reads(
+        self, torch: str, python: str | None = None, system: str | None = None
+    ) -> bool | None:
         """Say whether this torch, on this Python and system, reads it; None: that is not known.
 
         What is not told (`python`, `system`) is taken to suit.
@@ -109,3 +114,22 @@ class Checkpoint:
             "bytes": self.bytes,
             "foreign": list(self.foreign),
         }
+
+
+def foreign_names(names: Iterable[object]) -> Note:
+    """Say that names were found which could run code, and that nothing was opened."""
+    message = f"it would import names that no release writes, which could run code: {some(names)}"
+    return Note("foreign-names", f"{message}; not opened")
+
+
+def some(names: Iterable[object]) -> str:
+    """Write the first of some names from an untrusted file, and how many more there are."""
+    written = [shown(str(name)) for name in names]
+    more = f" and {len(written) - _SHOWN} more" if len(written) > _SHOWN else ""
+    return ", ".join(written[:_SHOWN]) + more
+
+
+def shown(name: str) -> str:
+    """Write a name from an untrusted file so that it cannot act on a terminal."""
+    name = name if len(name) <= _LONGEST else name[: _LONGEST - 3] + "..."
+    return name if name.isprintable() else ascii(name)
