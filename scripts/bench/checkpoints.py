@@ -1,9 +1,10 @@
-"""Measure reading and downgrading a large `.metadata` against torch's own reader, as ratios in one run.
+"""Measure reading and downgrading a large `.metadata` against torch's own reader, as ratios in
+one run.
 
     python scripts/bench/checkpoints.py FILE TORCH_PYTHON
 
-FILE is what `make_metadata.py` wrote; TORCH_PYTHON is the Python of an environment with torch 2.15. Each
-measurement is a process of its own; torch's import is not counted in its time.
+FILE is what `make_metadata.py` wrote; TORCH_PYTHON is the Python of an environment with torch
+2.15. Each measurement is a process of its own; torch's import is not counted in its time.
 """
 
 from __future__ import annotations

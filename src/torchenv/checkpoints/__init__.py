@@ -11,9 +11,9 @@ SUFFIXES = frozenset({".pt", ".pth", ".ckpt", ".bin", ".pt2", ".safetensors", ".
 def inspect(tree: Tree) -> Checkpoint | None:
     """Say what a directory or a file holds, and who can read it; None where it is no checkpoint.
 
-    A tree of one file is that file; of a directory with more, only what is a checkpoint as a whole is told.
-    What cannot be read, or is damaged, is a checkpoint with problems; nothing is raised but `OSError` where
-    the tree itself cannot be listed.
+    A tree of one file is that file; of a directory with more, only what is a checkpoint as a
+    whole is told. What cannot be read, or is damaged, is a checkpoint with problems; nothing is
+    raised but `OSError` where the tree itself cannot be listed.
     """
     from torchenv.checkpoints import dcp, safetensors, saved
 

@@ -1,4 +1,4 @@
-"""Distributed checkpoints: what their metadata says, whether their shards are all there, who reads them."""
+"""Distributed checkpoints: what their metadata says, and whether their shards are all there."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torchenv.checkpoints.coverage import covers
 from torchenv.checkpoints.inert import Damaged, Global, Hidden, Made, Map
 from torchenv.checkpoints.pickles import Walk, walk
 from torchenv.checkpoints.records import (
+    INDEX,
     METADATA,
     OBJECT,
     OLD_PROPERTIES,
@@ -20,10 +21,8 @@ from torchenv.checkpoints.records import (
     PROPERTIES,
     SIZE,
     TENSOR,
-    INDEX,
     Piece,
     Place,
-    PlaceKey,
     Records,
     Shape,
     States,
@@ -54,7 +53,7 @@ class Listing:
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
     objects: list[str] = field(default_factory=list)
-    places: list[tuple[PlaceKey, Place]] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
 
 
 def read_facts(data: bytes) -> Facts:
@@ -134,7 +133,7 @@ class _Look:
         self.foreign: list[Global] = []
         self.tensors: dict[str, Tensor] = {}
         self.objects: list[str] = []
-        self.places: list[tuple[PlaceKey, Place]] = []
+        self.places: list[Place] = []
 
     def problem(self, state: State, code: str, message: str) -> None:
         self.problems.append(Note(code, message))
@@ -187,8 +186,8 @@ class _Look:
     def check_shards(self, sizes: Mapping[str, int]) -> None:
         needed: dict[str, int] = {}
         stored = set()
-        for key, place in self.places:
-            stored.add(key)
+        for place in self.places:
+            stored.add((place.name, place.offsets))
             end = place.start + place.length
             if place.start < 0 or place.length < 0:
                 end = 1 << 63
@@ -204,16 +203,16 @@ class _Look:
             name
             for name, tensor in self.tensors.items()
             for piece in tensor.pieces
-            if 0 not in piece.sizes and PlaceKey(name, piece.offsets) not in stored
+            if 0 not in piece.sizes and (name, piece.offsets) not in stored
         ]
-        unplaced += [name for name in self.objects if PlaceKey(name, None) not in stored]
+        unplaced += [name for name in self.objects if (name, None) not in stored]
         if unplaced:
             message = f"no file is named for {some(dict.fromkeys(unplaced))}"
             self.problem("incomplete", "place-missing", message)
 
     def find_layout(self, tree: Tree, sizes: Mapping[str, int]) -> None:
         """See whether the shards are safetensors: a length, then JSON."""
-        file = next((place.file for _, place in self.places if place.file in sizes), None)
+        file = next((place.file for place in self.places if place.file in sizes), None)
         if file is None:
             return
         try:
@@ -244,7 +243,7 @@ class _Look:
 
 
 def _walked(data: bytes, *, keep: bool) -> Facts:
-    """Walk a `.metadata`; a large one by shortcuts, unless it does with them what they are not for."""
+    """Walk a `.metadata`; a large one by shortcuts, where they are enough."""
     states = States()
     records = Records(data, states, keep=keep) if len(data) > _SMALL else None
     try:
@@ -281,32 +280,31 @@ def _listing(value: Any) -> Listing:
     if type(value.state) is not Map:
         raise Damaged("not-metadata", "the metadata is empty")
     listing = Listing()
-    for name, entry in _entries(value.state, "state_dict_metadata"):
-        if not isinstance(name, str):
-            raise Damaged("not-metadata", "the metadata has an entry without a name")
+    names, entries = _entries(value.state, "state_dict_metadata")
+    if set(map(type, names)) - {str}:
+        raise Damaged("not-metadata", "the metadata has an entry without a name")
+    for name, entry in zip(names, entries, strict=True):
         if type(entry) is Tensor:
             listing.tensors[name] = entry
         elif type(entry) is Made and entry.maker == OBJECT:
             listing.objects.append(name)
         else:
             listing.tensors[name] = _tensor(_state(entry, TENSOR))
-    for key, entry in _entries(value.state, "storage_data"):
-        index, place = key, entry
-        if type(key) is not PlaceKey:
-            index = _place_key(_state(key, INDEX))
-        if type(entry) is not Place:
-            place = _place(_state(entry, PLACE))
-        listing.places.append((index, place))
+    keys, entries = _entries(value.state, "storage_data")
+    listing.places = [
+        key if type(key) is Place else _place(_state(key, INDEX), _state(entry, PLACE))
+        for key, entry in zip(keys, entries, strict=True)
+    ]
     return listing
 
 
-def _entries(state: Map, key: str) -> list[tuple[Any, Any]]:
+def _entries(state: Map, key: str) -> tuple[list[Any], list[Any]]:
     entries = state.get(key)
     if entries is None:
-        return []
+        return [], []
     if type(entries) is not Map:
         raise Damaged("not-metadata", f"{key} of the metadata is not a dict")
-    return entries.pairs()
+    return entries[::2], entries[1::2]
 
 
 def _state(value: Any, maker: Global) -> Map:
@@ -333,18 +331,14 @@ def _tensor(state: Map) -> Tensor:
     return Tensor(str(dtype), _shape(state.get("size")), pieces)
 
 
-def _place_key(state: Map) -> PlaceKey:
-    name, offset = state.get("fqn"), state.get("offset")
-    if not isinstance(name, str):
+def _place(index: Map, info: Map) -> Place:
+    name, offset = index.get("fqn"), index.get("offset")
+    file, start, length = (info.get(key) for key in ("relative_path", "offset", "length"))
+    if type(name) is not str or type(file) is not str:
         raise Damaged("not-metadata", "the metadata stores something without a name")
-    return PlaceKey(name, None if offset is None else _shape(offset))
-
-
-def _place(state: Map) -> Place:
-    file, start, length = (state.get(key) for key in ("relative_path", "offset", "length"))
-    if not isinstance(file, str) or type(start) is not int or type(length) is not int:
+    if type(start) is not int or type(length) is not int:
         raise Damaged("not-metadata", "the metadata stores something without a place")
-    return Place(file, start, length)
+    return Place(name, None if offset is None else _shape(offset), file, start, length)
 
 
 def _shape(value: Any) -> Shape:

@@ -1,8 +1,9 @@
 """Rewrites the `.metadata` of a distributed checkpoint so that older releases read it.
 
-Only bytes are put in: a POP before the TUPLE of each state that has strides, so that it has five items
-again, and `pathlib` behind the name that only Python 3.13 has. What was written before is still built and
-memoised, so every memo number stays right; the lengths of the FRAMEs grow by what was put in.
+Only bytes are put in: a POP before the TUPLE of each state that has strides, so that it has five
+items again, and `pathlib` behind the name that only Python 3.13 has. What was written before is
+still built and memoised, so every memo number stays right; the lengths of the FRAMEs grow by what
+was put in.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _FRAME = 9  # bytes of the opcode with its length
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Downgraded:
-    """A `.metadata` that older releases read, and what was done for that; nothing, where it is the same."""
+    """A `.metadata` that older releases read, and how much was changed for that."""
 
     data: bytes = field(repr=False)
     strides: int
@@ -36,8 +37,8 @@ class Downgraded:
 def reader_after(checkpoint: Checkpoint, *, portable_path: bool = False) -> Reader:
     """Say who would read a copy of this checkpoint whose metadata were downgraded.
 
-    `portable_path` is for the path that Python 3.13 writes. Ask this before any file is copied: what else
-    is in the checkpoint may need a newer torch all the same.
+    `portable_path` is for the path that Python 3.13 writes. Ask this before any file is copied:
+    what else is in the checkpoint may need a newer torch all the same.
     """
     gone = {"dcp-strides", "python-path"} if portable_path else {"dcp-strides"}
     codes = [note.code for note in checkpoint.reader.because if note.code not in gone]
@@ -45,10 +46,10 @@ def reader_after(checkpoint: Checkpoint, *, portable_path: bool = False) -> Read
 
 
 def downgrade(data: bytes, target: str, *, portable_path: bool = False) -> Downgraded:
-    """Rewrite a `.metadata` for torch `target`, and verify that nothing but the strides is different.
+    """Rewrite a `.metadata` for torch `target`; verify that only the strides are different.
 
-    Raises `Damaged` if it cannot be read, `NothingSuits` if it cannot be rewritten safely, or would still
-    not be read by `target`. A file that needs no change comes back as it is.
+    Raises `Damaged` if it cannot be read, `NothingSuits` if it cannot be rewritten safely, or
+    would still not be read by `target`. A file that needs no change comes back as it is.
     """
     facts = read_facts(data)
     gone = {"dcp-strides", "python-path"} if portable_path else {"dcp-strides"}
@@ -82,7 +83,7 @@ def _needs(code: str, target: str) -> bool:
 
 
 def _paths(data: bytes, facts: Facts) -> list[tuple[int, bytes]]:
-    """Find where a name of pathlib._local is written, to put `pathlib` on the stack in its place."""
+    """Find where a module pathlib._local is written, to put `pathlib` in its place."""
     insertions = []
     for name, at in facts.globals.items():
         if name.module != _LOCAL:
@@ -146,9 +147,10 @@ def _verify(
 ) -> None:
     """See that the new file, walked anew, is the old one but for what was to go.
 
-    Its opcodes are the old ones, one for one, and the POPs: so all that it makes is equal, once each POP
-    is known to take the sixth item of a state and nothing else. That is what the states tell: where there
-    were six items there are five, and none that were not written just before their use.
+    Its opcodes are the old ones, one for one, and the POPs: so all that it makes is equal, once
+    each POP is known to take the sixth item of a state and nothing else. That is what the states
+    tell: where there were six items there are five, and none that were not written just before
+    their use.
     """
     try:
         new = read_facts(result)
@@ -182,7 +184,7 @@ def _same_but(
 ) -> bool:
     """Compare the files byte by byte, but for what was put in and the lengths of the frames."""
     old, new = memoryview(data), memoryview(result)
-    edits = [(at, 0, inserted) for at, inserted in insertions]
+    edits: list[tuple[int, int, bytes | None]] = [(at, 0, put) for at, put in insertions]
     edits += [(at + 1, 8, None) for at, _ in frames]
     old_at = new_at = 0
     for at, skipped, inserted in sorted(edits, key=lambda edit: edit[:2]):

@@ -1,4 +1,4 @@
-"""What a pickle would make, as values that do nothing: the vocabulary of `pickles` and its readers."""
+"""What a pickle would make, as values that do nothing: the vocabulary of `pickles`."""
 
 from __future__ import annotations
 

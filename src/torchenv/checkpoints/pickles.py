@@ -1,8 +1,9 @@
 """Walks the opcodes of a pickle and says what it would make, without making or running any of it.
 
-Nothing here imports `pickle`: names stay names, calls stay written down, and containers are lists, so
-that nothing of the file is hashed, compared or run. What a file may cost is bounded before anything is
-made: memory by the file's size, memo numbers by its length, open marks by `DEEPEST`.
+Nothing here imports `pickle`: names stay names, calls stay written down, and containers are
+lists, so that nothing of the file is hashed, compared or run. What a file may cost is bounded
+before anything is made: memory by the file's size, memo numbers by its length, open marks by
+`DEEPEST`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ LARGEST = 1 << 30  # bytes of one pickle; the `.metadata` of 100,000 tensors in 
 _ROOM, _ROOM_A_BYTE = 24 << 20, 11  # bytes that the values may take, beside the stack and the memo
 _LONGEST_NUMBER = 1_000  # characters; Python turns longer ones into numbers slowly
 
-# What is told of an object that is given its state: the state, and where the TUPLE is that made it if
-# that is written just before.
+# What is told of an object that is given its state: the state, and where the TUPLE is that made
+# it if that is written just before.
 Watch = Callable[[Any, int | None], None]
 
 
@@ -60,8 +61,8 @@ def walk(
 ) -> Walk:
     """Walk the pickle that begins at `start`.
 
-    Raises `Damaged` for what no unpickler takes and for what asks for more than the bounds; `Hidden`,
-    only with shortcuts, where the file does with a record what records are not for.
+    Raises `Damaged` for what no unpickler takes and for what asks for more than the bounds;
+    `Hidden`, only with shortcuts, where the file does with a record what records are not for.
     """
     if len(data) - start > LARGEST:
         raise Damaged("pickle-too-large", f"a pickle of {len(data)} bytes is not opened")
@@ -165,9 +166,9 @@ def _run(  # noqa: PLR0915 - one loop over the opcodes is the fast way, and read
                 raise Damaged("pickle-damaged", "the pickle gives a state to what takes none")
             resume = True
         elif op in (0x8C, 0x58, 0x8D):  # SHORT_BINUNICODE, BINUNICODE, BINUNICODE8
-            text, at = _counted(data, at, {0x8C: 1, 0x58: 4, 0x8D: 8}[op])
-            stack.append(str(text, "utf-8", "surrogatepass"))
-            room -= 56 + 4 * len(text)
+            raw, at = _counted(data, at, {0x8C: 1, 0x58: 4, 0x8D: 8}[op])
+            stack.append(str(raw, "utf-8", "surrogatepass"))
+            room -= 56 + 4 * len(raw)
         elif op == 0x71:  # BINPUT
             if shortcuts is not None:
                 raise Hidden

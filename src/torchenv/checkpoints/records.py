@@ -1,8 +1,9 @@
-"""Shortcuts through a large DCP `.metadata`: one regular expression for each record that torch writes.
+"""Shortcuts through a large DCP `.metadata`: a regular expression for each record of torch's.
 
-A record's expression spells out every opcode, with the memo numbers that the classes and attribute names
-have in this file; so it matches nothing but that record, and its effect on stack and memo is known.
-Anything else, down to a FRAME in the middle of a record, is left to the exact walk.
+A record's expression spells out every opcode, with the memo numbers that the classes and
+attribute names have in this file; so it matches nothing but that record, and its effect on stack
+and memo is known. Anything else, down to a FRAME in the middle of a record, is left to the exact
+walk.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from torchenv.checkpoints.inert import Global, Hidden, Made, Memo, Unknown
@@ -46,16 +47,11 @@ class Tensor(NamedTuple):
     pieces: list[Piece]
 
 
-class PlaceKey(NamedTuple):
-    """What an entry of `storage_data` is for: a chunk of a tensor; without offsets, an object."""
+class Place(NamedTuple):
+    """Where a chunk is stored or, without offsets, an object: an entry of `storage_data`."""
 
     name: str
     offsets: Shape | None
-
-
-class Place(NamedTuple):
-    """Where one chunk or object is stored: an entry of `storage_data`, in bytes."""
-
     file: str
     start: int
     length: int
@@ -84,7 +80,7 @@ class States:
 class Records:
     """The `Shortcuts` of `pickles.walk` through a DCP `.metadata`.
 
-    With `keep`, records come out as pairs of a name and a `Tensor`, and of a `PlaceKey` and a `Place`;
+    With `keep`, records come out as a name with its `Tensor`, and as a `Place` with None;
     without, the states of the tensors are noted and nothing else is kept.
     """
 
@@ -101,7 +97,7 @@ class Records:
         self._learned = 0
         self._tensor: _TensorPatterns | None = None
         self._object: Match | None = None
-        self._place: Match | None = None
+        self._place: tuple[Match, Match] | None = None
         self._path = _path_patterns()
 
     def recall(self, index: int) -> str:
@@ -131,8 +127,8 @@ class Records:
         return at
 
     def _learn(self, memo: Memo) -> None:
-        """Find the memo numbers of classes and attribute names; from them, write the expressions."""
-        if self._tensor and self._place and self._object:
+        """Find the memo numbers of classes and attribute names, and write the expressions."""
+        if self._tensor and self._place:
             return
         for index, value in memo.at_hand(self._learned):
             if type(value) in (str, Global) and value in _WANTED:
@@ -146,30 +142,30 @@ class Records:
         if self._object is None and OBJECT in known:
             self._object = _compile(_NAME + known[OBJECT] + _NEW)
         if self._place is None and known.keys() >= _PLACE_WORDS:
-            self._place = _place_pattern(known)
+            self._place = _place_patterns(known)
 
     def _read_tensors(self, memo: Memo, at: int, number: int, out: list[Any]) -> tuple[int, int]:
         if self._tensor is None:
             return at, number
         data, keep, states = self._data, self._keep, self._states
-        shapes, shape_of, new = self._shapes, self._shape, tuple.__new__
+        shapes, shape_of = self._shapes, self._shape
         head, chunk, chunks, ends = self._tensor
         while found := head(data, at):
             text, get, five, strides, pop, shape, marked = found.groups()
             dtype = self._dtypes.get(five) or self._dtype(memo, five)
-            end, pieces, count = found.end(), [], 0
-            while not keep and (several := chunks(data, end)):
+            end, count = found.end(), 0
+            pieces: list[Piece] = []
+            while marked and (several := chunks(data, end)):
                 end, count = several.end(), count + 8 * _AT_ONCE
+                if keep:
+                    read = [shapes.get(raw) or shape_of(raw) for raw in several.groups()]
+                    pieces += map(_as_piece, zip(read[::2], read[1::2], strict=True))
             while piece := chunk(data, end):
                 offsets, sizes = piece.groups()
                 end = piece.end()
                 count += 6 + (offsets != b")") + (sizes != b")")
                 if keep:
-                    both = (
-                        shapes.get(offsets) or shape_of(offsets),
-                        shapes.get(sizes) or shape_of(sizes),
-                    )
-                    pieces.append(new(Piece, both))
+                    pieces.append(Piece(shape_of(offsets), shape_of(sizes)))
                 if not marked:
                     break
             last = ends(data, end)
@@ -198,23 +194,34 @@ class Records:
     def _read_places(self, memo: Memo, at: int, number: int, out: list[Any]) -> tuple[int, int]:
         if self._place is None:
             return at, number
-        data, keep, names, match = self._data, self._keep, self._names, self._place
-        shapes, shape_of, new = self._shapes, self._shape, tuple.__new__
-        while found := match(data, at):
+        data, keep, names = self._data, self._keep, self._names
+        shapes, shape_of = self._shapes, self._shape
+        integers: dict[bytes, int] = {}  # the chunks of one tensor are mostly of one length
+        place, places = self._place
+        while found := place(data, at):
             text, get, offsets, file_text, file_get, start, length = found.groups()
-            count = 4 if offsets is None else 6 + (offsets != b")")
-            if get in names and file_get in names:
-                name, file = names[get], names[file_get]
-            else:
-                name, written = self._name(memo, number + 2, text, get)
-                count += written
-                file, written = self._name(memo, number + count, file_text, file_get)
-                count += written
-            at, number = found.end(), number + count
+            name, written = self._name(memo, number + 2, text, get)
+            count = written + (4 if offsets is None else 6 + (offsets != b")"))
+            file, written = self._name(memo, number + count, file_text, file_get)
+            at, number = found.end(), number + count + written
             if keep:
-                shape = offsets and (shapes.get(offsets) or shape_of(offsets))
-                place = file, _integer(start), _integer(length)
-                out.extend((new(PlaceKey, (name, shape)), new(Place, place)))
+                shape = None if offsets is None else shape_of(offsets)
+                out.extend((Place(name, shape, file, _integer(start), _integer(length)), None))
+            while several := places(data, at):
+                raw = several.groups()
+                if not names.keys() >= {*raw[::5], *raw[2::5]}:
+                    break
+                at, number = several.end(), number + 7 * _AT_ONCE
+                if not keep:
+                    continue
+                fields = zip(raw[::5], raw[1::5], raw[2::5], raw[3::5], raw[4::5], strict=True)
+                for get, offsets, file_get, start, length in fields:
+                    size = integers.get(length)
+                    if size is None:
+                        size = integers[length] = _integer(length)
+                    shape = shapes.get(offsets) or shape_of(offsets)
+                    values = names[get], shape, names[file_get], _integer(start), size
+                    out.extend((_as_place(values), None))
         return at, number
 
     def _read_paths(self, memo: Memo, at: int, number: int, out: list[Any]) -> tuple[int, int]:
@@ -235,19 +242,18 @@ class Records:
         return at, number
 
     def _name(self, memo: Memo, number: int, text: bytes | None, get: bytes) -> tuple[str, int]:
-        """Give a string, and 1 if it is written here (and memoised as `number`), 0 if it was before."""
+        """Give a string, and 1 if it is written here, as memo `number`, or 0 if it was before."""
         if text is not None:
             name = str(text[1:], "utf-8", "surrogatepass")
             self._names[_get(number)] = name = name if self._keep else _UNKNOWN
             return name, 1
-        known = self._names.get(get)
-        if known is None:
+        if get not in self._names:
             index = int.from_bytes(get[1:], "little")
             value = memo.get(index) if index < memo.top else None
-            if type(value) not in (str, Unknown):
+            if not isinstance(value, str):
                 raise Hidden
-            self._names[get] = known = value
-        return known, 0
+            self._names[get] = value
+        return self._names[get], 0
 
     def _dtype(self, memo: Memo, five: bytes) -> str:
         dtype, layout, memory = (
@@ -262,7 +268,7 @@ class Records:
         if shape is None:
             if len(self._shapes) > _MOST_SHAPES:
                 self._shapes.clear()
-            shape = self._shapes[raw] = tuple(map(_integer, _INTEGERS.findall(raw)))
+            shape = self._shapes[raw] = _integers(raw)
         return shape
 
 
@@ -282,13 +288,12 @@ class _TensorPatterns(NamedTuple):
 
 def _tensor_patterns(known: dict[Any, bytes]) -> _TensorPatterns:
     size = known[SIZE]
-    chunk = (
-        known[CHUNK] + _NEW + _STATE
-        + known["offsets"] + size + b"%s" + _CALLED
-        + known["sizes"] + size + b"%s" + _CALLED
-        + b"ub"
-    )  # fmt: skip
-    filled = chunk % (_FILLED, _FILLED)
+
+    def chunk(shape: bytes) -> bytes:
+        offsets = known["offsets"] + size + b"(" + shape + b")" + _CALLED
+        sizes = known["sizes"] + size + b"(" + shape + b")" + _CALLED
+        return known[CHUNK] + _NEW + _STATE + offsets + sizes + b"ub"
+
     return _TensorPatterns(
         head=_compile(
             _NAME + known[TENSOR] + _NEW + _STATE
@@ -299,24 +304,26 @@ def _tensor_patterns(known: dict[Any, bytes]) -> _TensorPatterns:
             + known["size"] + size + b"(" + _SHAPE + b")" + _CALLED
             + known["chunks"] + rb"\]\x94(\(?)"
         ),
-        chunk=_compile(chunk % (b"(" + _SHAPE + b")", b"(" + _SHAPE + b")")),
-        chunks=_compile(b"(?:" + filled + b"){%d}" % _AT_ONCE),
+        chunk=_compile(chunk(_SHAPE)),
+        chunks=_compile(chunk(_FILLED) * _AT_ONCE),
         ends=_compile(b"([ae]?)ub"),
     )  # fmt: skip
 
 
-def _place_pattern(known: dict[Any, bytes]) -> Match:
-    return _compile(
-        known[INDEX] + _NEW + _STATE
-        + known["fqn"] + _NAME
-        + known["index"] + b"(?:N|" + _INTEGER + b")"
-        + b"(?:" + known["offset"] + known[SIZE] + b"(" + _SHAPE + b")" + _CALLED + b")?"
-        + b"ub" + known[PLACE] + _NEW + _STATE
-        + known["relative_path"] + _NAME
-        + known["offset"] + b"(" + _INTEGER + b")"
-        + known["length"] + b"(" + _INTEGER + b")"
-        + b"ub"
-    )  # fmt: skip
+def _place_patterns(known: dict[Any, bytes]) -> tuple[Match, Match]:
+    """Write expressions for one entry of `storage_data`, and for several frequent ones."""
+
+    def offsets(shape: bytes) -> bytes:
+        return known["offset"] + known[SIZE] + b"(" + shape + b")" + _CALLED
+
+    start = known[INDEX] + _NEW + _STATE + known["fqn"]
+    index = known["index"] + b"(?:N|" + _INTEGER + b")"
+    middle = b"ub" + known[PLACE] + _NEW + _STATE + known["relative_path"]
+    end = known["offset"] + b"(" + _INTEGER + b")" + known["length"] + b"(" + _INTEGER + b")ub"
+    got = b"(" + _GET + b")"
+    some = start + _NAME + index + b"(?:" + offsets(_SHAPE) + b")?" + middle + _NAME + end
+    frequent = start + got + index + offsets(_FILLED) + middle + got + end
+    return _compile(some), _compile(frequent * _AT_ONCE)
 
 
 @cache
@@ -345,6 +352,25 @@ def _integer(raw: bytes) -> int:
     return int.from_bytes(raw[1 if op != 0x8A else 2 :], "little", signed=op != 0x4D)
 
 
+def _integers(raw: bytes) -> Shape:
+    at = 1 if raw[0] in b"(" else 0
+    values = []
+    while True:
+        op = raw[at]
+        if op == 0x4B:
+            values.append(raw[at + 1])
+            at += 2
+        elif op == 0x4D:
+            values.append(raw[at + 1] | raw[at + 2] << 8)
+            at += 3
+        elif op in (0x4A, 0x8A):
+            end = at + (5 if op == 0x4A else 2 + raw[at + 1])
+            values.append(_integer(raw[at:end]))
+            at = end
+        else:
+            return tuple(values)
+
+
 def _compile(pattern: bytes) -> Match:
     return re.compile(pattern, re.DOTALL).match
 
@@ -352,6 +378,8 @@ def _compile(pattern: bytes) -> Match:
 _AT_ONCE = 8  # chunks that one expression matches
 _MOST_SHAPES = 1 << 18
 _UNKNOWN = Unknown("?")
+_as_piece = partial(tuple.__new__, Piece)
+_as_place = partial(tuple.__new__, Place)
 
 _NEW = rb"\)\x81\x94"  # EMPTY_TUPLE NEWOBJ MEMOIZE
 _STATE = rb"\}\x94\("  # EMPTY_DICT MEMOIZE MARK
@@ -360,16 +388,16 @@ _GET = rb"(?:h.|j....)"
 _INTEGER = (
     rb"(?:K.|M..|J....|\x8a(?:" + b"|".join(b"\\x%02x.{%d}" % (n, n) for n in range(1, 9)) + b"))"
 )
+# One to three in a row and TUPLE1 to TUPLE3, or MARK, more of them, and TUPLE.
 _FILLED = (
-    b"(?:" + _INTEGER + rb"\x85\x94|" + _INTEGER * 2 + rb"\x86\x94|" + _INTEGER * 3 + rb"\x87\x94"
-    rb"|\(" + _INTEGER + rb"{4,64}t\x94)"
+    b"(?:" + _INTEGER + rb"(?:\x85|" + _INTEGER + rb"(?:\x86|" + _INTEGER + rb"\x87))"
+    rb"|\(" + _INTEGER + rb"{4,64}t)\x94"
 )
 _SHAPE = rb"(?:\)|" + _FILLED + b")"
 _TEXT = rb"\x8c((?:" + b"|".join(b"\\x%02x.{%d}" % (n, n) for n in range(256)) + rb"))\x94"
 _NAME = b"(?:" + _TEXT + b"|(" + _GET + b"))"
 _STEP = b"(?:" + _TEXT.replace(b"((?:", b"(?:(?:") + b"|" + _GET + b"|" + _INTEGER + b")"
 _GETS = re.compile(_GET, re.DOTALL)
-_INTEGERS = re.compile(_INTEGER, re.DOTALL)
 
 _TENSOR_WORDS = {
     PROPERTIES, TENSOR, CHUNK, SIZE, "properties", "size", "chunks", "offsets", "sizes"

@@ -11,7 +11,7 @@ from typing import Literal, cast
 from packaging.version import Version
 
 from torchenv.checkpoints.inert import Global
-from torchenv.checkpoints.values import Certainty, Note, Range, Reader
+from torchenv.checkpoints.values import ANY, Certainty, Note, Range, Reader
 from torchenv.tables import Table
 
 FILE = "checkpoint-rules.toml"
@@ -27,7 +27,7 @@ class Feature:
     torch_min: str | None = None
     python_min: str | None = None
     system: str | None = None
-    weights_only: Range | None = Range()
+    weights_only: Range | None = ANY
     nobody: bool = False
     certainty: Certainty = "confirmed"
 
@@ -50,7 +50,7 @@ class Feature:
             weights_only=None
             if oldest == "refused"
             else Range(oldest=oldest, newest=table.get("weights-only-max", str, None)),
-            nobody=table.get("nobody", bool, False),  # noqa: FBT003
+            nobody=table.get("nobody", bool, False),
             certainty=cast("Certainty", certainty),
         )
 
@@ -86,7 +86,7 @@ class Rules:
                 oldest = dtype.get(kind, str)
                 features[code] = Feature(
                     code=code,
-                    message=f"it holds tensors of {name}, which torch {oldest} is the first to read",
+                    message=f"it holds {name}, which torch {oldest} is the first to read",
                     torch_min=oldest,
                     weights_only=Range(oldest=dtype.get("weights-only", str)),
                 )
@@ -103,8 +103,8 @@ class Rules:
                 for each in table.tables("pt2")
             ),
             known={
-                "dcp": dtypes | _globals(known.strings("dcp")),
-                "save": dtypes | _globals(known.strings("save")),
+                "dcp": _globals(known.strings("dcp")) | dtypes,
+                "save": _globals(known.strings("save")) | dtypes,
             },
             named=named,
         )
@@ -124,7 +124,8 @@ class Rules:
     def reader(self, codes: Iterable[str], **told: Certainty | Range | int) -> Reader:
         """Decide who can read what has all of these features."""
         features = [self.features[code] for code in dict.fromkeys(codes)]
-        certainty = max((each.certainty for each in features), key=_DOUBT, default="confirmed")
+        doubts: list[Certainty] = [each.certainty for each in features]
+        certainty = max(doubts, key=_DOUBT) if doubts else "confirmed"
         floor = None if certainty == "unknown" else self.oldest
         torch = Range(oldest=_newest(floor, *(each.torch_min for each in features)))
         restricted: Range | None = None

@@ -18,10 +18,11 @@ from torchenv.checkpoints.values import Checkpoint, Note, State, shown, some
 
 SUFFIX = ".safetensors"
 INDEX = ".safetensors.index.json"
+_MOST_DIMENSIONS = 64
 _LARGEST = 100_000_000  # bytes of a header: the format's own limit
 _ITEM_SIZES = {
-    "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4,
-    "U16": 2, "U8": 1, "BOOL": 1, "F8_E4M3": 1, "F8_E5M2": 1, "C64": 8,
+    "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1,
+    "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1, "F8_E4M3": 1, "F8_E5M2": 1, "C64": 8,
 }  # fmt: skip
 # shard-00001-model-00001-of-00002.safetensors: the rank, the file of that rank, and how many it has
 _NUMBERED = re.compile(r"(?:shard-(\d+)-)?(.*?)-?(\d+)-of-(\d+)\.safetensors")
@@ -116,21 +117,21 @@ def _entry(entry: Any) -> tuple[Shape, int, int]:
     # {"dtype": "F32", "shape": [3, 4], "data_offsets": [0, 48]}
     if not isinstance(entry, dict):
         raise Damaged("header-damaged", "a tensor is not a table")
-    shape, offsets = entry.get("shape"), entry.get("data_offsets")
-    if not _whole(shape) or not _whole(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+    shape, offsets = _whole(entry.get("shape")), _whole(entry.get("data_offsets"))
+    if shape is None or offsets is None or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise Damaged("header-damaged", "a tensor has no shape, or no place")
     item = _ITEM_SIZES.get(str(entry.get("dtype")))
     if item is not None and math.prod(shape) * item != offsets[1] - offsets[0]:
         raise Damaged("header-damaged", "a tensor's shape does not fit its bytes")
-    return tuple(shape), offsets[0], offsets[1]
+    return shape, offsets[0], offsets[1]
 
 
-def _whole(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and all(type(each) is int and 0 <= each < 1 << 63 for each in value[:65])
-        and len(value) <= 64
-    )
+def _whole(value: Any) -> Shape | None:
+    """Give a short list of whole numbers that are not negative, or None for anything else."""
+    if not isinstance(value, list) or len(value) > _MOST_DIMENSIONS:
+        return None
+    fits = all(type(each) is int and 0 <= each < 1 << 63 for each in value)
+    return tuple(value) if fits else None
 
 
 def _saved_offsets(about: dict[str, Any]) -> dict[str, Shape]:
@@ -138,10 +139,10 @@ def _saved_offsets(about: dict[str, Any]) -> dict[str, Shape]:
     told = about.get("DCP_SHARDING_INFO")
     offsets = {}
     for name, entry in _json(told.encode() if isinstance(told, str) else b"{}").items():
-        start = entry.get("saved_offsets") if isinstance(entry, dict) else None
-        if not _whole(start):
+        start = _whole(entry.get("saved_offsets")) if isinstance(entry, dict) else None
+        if start is None:
             raise Damaged("header-damaged", "its sharding tells of no place")
-        offsets[name] = tuple(start)
+        offsets[name] = start
     return offsets
 
 
@@ -194,7 +195,7 @@ def _check_numbers(names: list[str]) -> list[tuple[State, Note]]:
 
 
 def _check_pieces(files: Mapping[str, File]) -> list[tuple[State, Note]]:
-    """See that what ranks wrote of one tensor fits together: the files do not tell its whole size."""
+    """See that what ranks wrote of a tensor fits together; no file tells its whole size."""
     pieces: dict[str, list[Piece]] = {}
     for file in files.values():
         for name, shape in file.tensors.items():

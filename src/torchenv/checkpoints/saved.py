@@ -19,6 +19,7 @@ from torchenv.checkpoints.values import Checkpoint, Format, Note, Range, State, 
 
 ZIP = b"PK\x03\x04"
 LEGACY = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # a pickle of torch.save's magic number
+_BEGINNING = 256 << 20  # bytes at the start of a file that hold its pickles; storages follow
 _INFLATES = 8  # how often its own size an archive's member may have
 _ITEM_SIZES = {
     "DoubleStorage": 8, "FloatStorage": 4, "HalfStorage": 2, "BFloat16Storage": 2, "LongStorage": 8,
@@ -50,10 +51,10 @@ def inspect_zip(tree: Tree, name: str, size: int) -> Checkpoint:
     try:
         walked = walk(data)
     except Damaged as damaged:
-        return _damaged(tree, size, form, damaged.code, damaged.message, damaged.names)
+        return _damaged(tree, size, form, damaged.code, damaged.message, names=damaged.names)
     sizes = {each.removeprefix("data/"): info.file_size for each, info in members.items()}
     problems, state = _check_storages(walked.stored, sizes)
-    return _saved(tree, size, form, walked, data, problems, state)
+    return _saved(tree, size, form, walked, data, problems=problems, state=state)
 
 
 def inspect_legacy(tree: Tree, name: str, size: int) -> Checkpoint:
@@ -61,10 +62,7 @@ def inspect_legacy(tree: Tree, name: str, size: int) -> Checkpoint:
     problems: list[Note] = []
     state: State = "complete"
     try:
-        if size > LARGEST:
-            # The pickles come first, but only a walk tells where they end.
-            raise Damaged("pickle-too-large", f"a legacy file of {size} bytes is not opened")
-        data = tree.read(name)
+        data = tree.read(name, 0, _BEGINNING)
         at = len(LEGACY)
         for _ in range(2):  # the version of the protocol, and of the system
             at = walk(data, at).end
@@ -75,25 +73,25 @@ def inspect_legacy(tree: Tree, name: str, size: int) -> Checkpoint:
             message = f"{size} bytes, its tensors need {needed}"
             problems, state = [Note("storage-short", message)], "corrupt"
     except Damaged as damaged:
-        return _damaged(tree, size, "torch-legacy", damaged.code, damaged.message, damaged.names)
+        return _damaged(
+            tree, size, "torch-legacy", damaged.code, damaged.message, names=damaged.names
+        )
     except OSError as error:
         return _damaged(tree, size, "torch-legacy", "unreadable", error.strerror or str(error))
-    return _saved(tree, size, "torch-legacy", walked, data, problems, state)
+    return _saved(tree, size, "torch-legacy", walked, data, problems=problems, state=state)
 
 
 def inspect_pickle(tree: Tree, name: str, size: int) -> Checkpoint:
-    """Say what a pickle on its own names: it is no checkpoint of torch's, but may be taken for one."""
+    """Say what a pickle on its own names: it may be taken for a checkpoint of torch's."""
     try:
-        if size > LARGEST:
-            raise Damaged("pickle-too-large", f"a pickle of {size} bytes is not opened")
-        data = tree.read(name)
+        data = tree.read(name, 0, _BEGINNING)
         walked = walk(data)
     except Damaged as damaged:
-        return _damaged(tree, size, "unknown", damaged.code, damaged.message, damaged.names)
+        return _damaged(tree, size, "unknown", damaged.code, damaged.message, names=damaged.names)
     except OSError as error:
         return _damaged(tree, size, "unknown", "unreadable", error.strerror or str(error))
     problem = Note("not-torch", "a pickle that torch.save did not write")
-    return _saved(tree, size, "unknown", walked, data, [problem], "complete")
+    return _saved(tree, size, "unknown", walked, data, problems=[problem], state="complete")
 
 
 def inspect_other(tree: Tree, size: int, error: OSError | None = None) -> Checkpoint:
@@ -108,13 +106,13 @@ def inspect_other(tree: Tree, size: int, error: OSError | None = None) -> Checkp
 
 
 class _Archive:
-    """A zip archive, as torch writes it: one directory, whose name does not matter, around it all."""
+    """A zip archive, as torch writes it: with one directory, of any name, around it all."""
 
     def __init__(self, tree: Tree, name: str, size: int) -> None:
         self._file = TreeFile(tree, name, size)
         self._size = size
         try:
-            with zipfile.ZipFile(self._file) as archive:  # type: ignore[arg-type]
+            with zipfile.ZipFile(self._file) as archive:
                 infos = archive.infolist()
         except (
             zipfile.BadZipFile,
@@ -160,6 +158,7 @@ def _saved(
     form: Format,
     walked: Walk,
     data: bytes,
+    *,
     problems: list[Note],
     state: State,
 ) -> Checkpoint:
@@ -249,7 +248,13 @@ def _export_range(writer: str) -> Range | None:
 
 
 def _damaged(
-    tree: Tree, size: int, form: Format, code: str, message: str, names: Iterable[Global] = ()
+    tree: Tree,
+    size: int,
+    form: Format,
+    code: str,
+    message: str,
+    *,
+    names: Iterable[Global] = (),
 ) -> Checkpoint:
     foreign = rules().of_names(names, "save")[1]
     problems = [Note(code, message)] + ([foreign_names(foreign)] if foreign else [])

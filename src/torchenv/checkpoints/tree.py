@@ -27,8 +27,8 @@ class Tree(Protocol):
 class LocalTree:
     """A directory, or one file, of the local file system.
 
-    A link that leads out of `root` (the directory itself, unless told) is left out, and so is whatever
-    is not a plain file: opening a pipe would wait for ever.
+    A link that leads out of `root` (the directory itself, unless told) is left out, and so is
+    whatever is not a plain file: opening a pipe would wait for ever.
     """
 
     def __init__(self, path: Path, root: Path | None = None) -> None:

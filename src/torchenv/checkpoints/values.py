@@ -30,7 +30,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """Releases of torch, by their minor version: from `oldest` to `newest`, both of them included."""
+    """Releases of torch, by minor version: from `oldest` to `newest`, both included."""
 
     oldest: str | None = None
     newest: str | None = None
@@ -42,6 +42,9 @@ class Range:
         return self.newest is None or release <= Version(self.newest).release
 
 
+ANY = Range()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
     """Who can read a checkpoint.
@@ -50,10 +53,10 @@ class Reader:
     default refuses what is outside of it from 2.6 on; None means that it is refused everywhere.
     """
 
-    torch: Range = Range()
+    torch: Range = ANY
     python_min: str | None = None
     system: str | None = None
-    weights_only: Range | None = Range()
+    weights_only: Range | None = ANY
     ranks_min: int = 1
     nobody: bool = False
     certainty: Certainty = "confirmed"
