@@ -125,13 +125,15 @@ def _names(message: str, name: str) -> bool:
 
 def _sources_alone(asking: list[_Asking], lock: Lock) -> list[_Asking]:
     """Give what was locked at the wanted version as sources alone, and may have a newer one with a wheel."""
-    wheels = {
-        package.name for package in lock.packages if any(file.name.endswith(".whl") for file in package.files)
+    sources = {
+        package.name
+        for package in lock.packages
+        if package.files and not any(file.name.endswith(".whl") for file in package.files)
     }
     return [
         each
         for each in asking
-        if each.left == each.wanted.asks and len(each.left) > 1 and each.wanted.name not in wheels
+        if each.left == each.wanted.asks and len(each.left) > 1 and each.wanted.name in sources
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from torchenv.packages.values import CannotFollow, Carried
 
 # libtorch_python.so, libtorch_cuda.so, libc10.so; torch_cpu.dll, c10.dll on Windows; .dylib on macOS
 _LIBRARY = re.compile(
-    rb"(?:lib)?(?:torch(?:_python|_cpu|_cuda|_hip|_xpu)?|c10(?:_cuda|_hip|_xpu)?)\.(?:so|dylib|dll)\b"
+    rb"(?<![\w.-])(?:lib)?(?:torch(?:_python|_cpu|_cuda|_hip|_xpu)?|c10(?:_cuda|_hip|_xpu)?)\.(?:so|dylib|dll)\b"
 )
 _SUFFIXES = frozenset({".so", ".pyd", ".dll", ".dylib"})
 
@@ -110,7 +111,7 @@ def _names_torch(path: Path) -> bool:
 
 
 def _built_here(bound: Bound, path: str) -> CannotFollow:
-    command = f"uv pip install --no-deps --no-build-isolation {path}"
+    command = f"uv pip install --no-deps --no-build-isolation {shlex.quote(path)}"
     exists = f"build it again in the new environment with `{command}`"
     return CannotFollow(name=bound.name, version=bound.version, why=bound.why, exists=exists)
 
