@@ -107,6 +107,17 @@ def test_what_has_nothing_newer_is_listed_and_not_asked_for(site: Site, catalogu
     )
 
 
+def test_what_another_package_requires_is_listed_and_stays_its_business(
+    site: Site, catalogue: Catalogue
+) -> None:
+    site.add_torch()
+    site.add("mmdet", "3.3.0", "mmcv", requested=True)
+    site.add("mmcv", "2.2.0", files={"mmcv/_ext.so": needs("libtorch.so")})
+    found = followed(site, catalogue, {"mmcv": None})
+    assert [each.name for each in found.wanted] == ["mmdet"]
+    assert [each.name for each in found.cannot_follow] == ["mmcv"]
+
+
 def test_an_extension_of_ones_own_is_listed_with_how_to_build_it_again(
     site: Site, catalogue: Catalogue
 ) -> None:
