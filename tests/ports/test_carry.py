@@ -21,7 +21,7 @@ from torchenv.installers import LockRequest
 from torchenv.installers.uv import Uv
 from torchenv.lock import Lock, LockedFile, LockedPackage
 from torchenv.packages import Asked, Carried, Wanted, of_environment
-from torchenv.plan import Wish, resolve
+from torchenv.plan import Question, Wish, resolve
 
 Ask = Callable[..., LockRequest]
 
@@ -209,7 +209,8 @@ def test_what_was_made_for_the_old_torch_becomes_what_the_index_has_for_the_new_
     site.add("flash-attn", "2.8.3", "torch", requested=True, files={"_C.so": b"\0libc10.so\0libtorch.so\0"})
     site.add("numpy", "2.2.0", requested=True)
     host = Host.from_json(Path("tests/data/hosts/rtx-4090-driver-580.json").read_text("utf-8"), "host")
-    build = resolve(host, Wish(version="2.15.0"), catalogue).build
+    asked = Question(host=host, wish=Wish(version="2.15.0"), catalogue=catalogue)
+    build = resolve(asked).build
     assert build is not None
 
     carried = bound_to_old_torch(
