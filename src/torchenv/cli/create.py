@@ -88,7 +88,10 @@ def _fitted(along: Carried, model: Installation | None, build: Build, context: C
     platform = context.host.platform
     refuse_conflicts(along, build.requirements, platform=platform, python=build.python.minor)
     if model is not None:
-        index = None if context.arguments.offline else context.package_index
+        from torchenv.installers.uv import default_index, uv_program
+
+        asked = context.package_index or default_index(context.run, uv_program())
+        index = None if context.arguments.offline else asked
         along = bound_to_old_torch(along, model, build, platform=platform, index=index, fetch=context.fetch)
     for each in (*(note.message for note in along.notes), *map(str, along.cannot_follow)):
         context.say(f"note: {each}")
