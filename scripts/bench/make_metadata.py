@@ -40,9 +40,7 @@ def main(target: Path, tensors: int = 100_000, chunks: int = 8) -> None:
             offset = torch.Size((rank * piece, 0))
             parts.append(ChunkStorageMetadata(offset, torch.Size((piece, columns))))
             length = piece * columns * 2 * (1 + n % 2) + 640
-            storage[MetadataIndex(name, offset, rank)] = _StorageInfo(
-                shards[rank], written[rank], length
-            )
+            storage[MetadataIndex(name, offset, rank)] = _StorageInfo(shards[rank], written[rank], length)
             written[rank] += length
         entries[name] = TensorStorageMetadata(properties, torch.Size((rows, columns)), parts)
     metadata = Metadata(

@@ -12,9 +12,6 @@ from typing import Any, TypeVar, overload
 
 from torchenv.errors import InputError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
 T = TypeVar("T")
 D = TypeVar("D")
 

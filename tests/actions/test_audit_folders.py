@@ -73,9 +73,7 @@ def test_a_file_that_no_rule_reads_is_refused_by_name(tmp_path: Path, breakages:
     assert error.value.message == f"{path}: no rule reads this kind of file"
 
 
-def test_a_file_that_cannot_be_judged_is_in_the_report(
-    tmp_path: Path, breakages: Breakages
-) -> None:
+def test_a_file_that_cannot_be_judged_is_in_the_report(tmp_path: Path, breakages: Breakages) -> None:
     path = write(tmp_path, "a.py", RELOAD + "(")
     why = "not Python: line 3: '(' was never closed"
     assert audit([tmp_path], breakages).unread == (Unread(path.as_posix(), why),)

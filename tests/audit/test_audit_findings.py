@@ -185,8 +185,7 @@ def test_the_facts_are_of_one_release_and_an_unknown_one_is_refused(breakages: B
 
 def test_a_report_gives_what_matters_as_much_as_asked() -> None:
     found = tuple(
-        Finding(path="a", line=1, column=1, rule="r", severity=each, why="", remedy="")
-        for each in Severity
+        Finding(path="a", line=1, column=1, rule="r", severity=each, why="", remedy="") for each in Severity
     )
     report = Report(release="2.15.0", files=1, findings=found)
     assert [str(each.severity) for each in report.at_least(Severity.WARNING)] == [

@@ -94,7 +94,5 @@ def test_names_that_are_made_from_each_other_come_to_an_end(breakages: Breakages
 def test_a_branch_that_the_release_does_not_take_is_not_seen(
     breakages: Breakages, test: str, lines: list[int]
 ) -> None:
-    code = (
-        f"import torch\nimport packaging\nif {test}:\n    torch.load(1)\nelse:\n    torch.load(2)"
-    )
+    code = f"import torch\nimport packaging\nif {test}:\n    torch.load(1)\nelse:\n    torch.load(2)"
     assert uses(code, "torch.load", breakages) == lines

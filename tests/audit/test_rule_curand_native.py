@@ -15,9 +15,7 @@ Found = Callable[[str, str, str | bytes], list[str]]
 NEEDED, STRTAB, SYMTAB, STRSZ, SYMENT, RUNPATH = 1, 5, 6, 10, 11, 29
 
 
-def library(
-    *, needed: tuple[str, ...] = (), undefined: tuple[str, ...] = (), runpath: str = ""
-) -> bytes:
+def library(*, needed: tuple[str, ...] = (), undefined: tuple[str, ...] = (), runpath: str = "") -> bytes:
     """Make a 64-bit ELF library with a dynamic segment and a table of symbols, and no code."""
     names = bytearray(b"\0")
 

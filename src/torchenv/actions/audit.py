@@ -63,9 +63,7 @@ def audit(
     )
 
 
-def audit_files(
-    files: Sequence[tuple[Path, Kind]], breakages: Breakages, rules: Sequence[Rule]
-) -> Outcome:
+def audit_files(files: Sequence[tuple[Path, Kind]], breakages: Breakages, rules: Sequence[Rule]) -> Outcome:
     """Audit some files, one after the other."""
     findings: list[Finding] = []
     unread: list[Unread] = []
@@ -103,9 +101,7 @@ def _on_every_core(
 
     # A spawned process inherits no thread and no lock, on every system alike. Trees hold no cycles:
     # the collector would only look through them again and again.
-    with ProcessPoolExecutor(
-        workers, mp_context=get_context("spawn"), initializer=gc.disable
-    ) as pool:
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=gc.disable) as pool:
         yield from pool.map(partial(audit_files, breakages=breakages, rules=rules), batches)
 
 

@@ -161,9 +161,7 @@ def _asked(name: str, specifier: SpecifierSet, place: Place) -> Asked:
 
 def _arguments_start(command: Command) -> int | None:
     for n, word in enumerate(command):
-        if re.fullmatch(
-            r"(?:.*/)?(?:pip[\d.]*|uv|poetry|pdm|pixi|conda|mamba|micromamba)", word.text
-        ):
+        if re.fullmatch(r"(?:.*/)?(?:pip[\d.]*|uv|poetry|pdm|pixi|conda|mamba|micromamba)", word.text):
             for m, following in enumerate(command[n + 1 : n + 5], n + 1):
                 if following.text in _INSTALLS:
                     return m + 1

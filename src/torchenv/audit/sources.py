@@ -42,9 +42,7 @@ class Kind(Enum):
 CODE = frozenset({Kind.PYTHON, Kind.NOTEBOOK, Kind.SETUP_PY})
 CONFIGURATION = frozenset({Kind.CI, Kind.YAML})
 SCRIPTS = frozenset({Kind.DOCKERFILE, Kind.SHELL, Kind.MAKE}) | CONFIGURATION
-PROJECT = frozenset(
-    {Kind.SETUP_PY, Kind.PYPROJECT, Kind.SETUP_CFG, Kind.REQUIREMENTS, Kind.LOCK, Kind.YAML}
-)
+PROJECT = frozenset({Kind.SETUP_PY, Kind.PYPROJECT, Kind.SETUP_CFG, Kind.REQUIREMENTS, Kind.LOCK, Kind.YAML})
 INSTALLING = CODE | SCRIPTS | PROJECT | {Kind.PROSE}
 
 

@@ -97,9 +97,9 @@ def _version(node: ast.expr) -> Version | None:
 
 def _is_torch(node: ast.expr, scope: Scope, resolve: Resolve) -> bool:
     match node:
-        case (
-            ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[]) | ast.Name(id=name)
-        ) if _ASKED.fullmatch(name):
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[]) | ast.Name(id=name) if (
+            _ASKED.fullmatch(name)
+        ):
             return True
         case _:
             pass

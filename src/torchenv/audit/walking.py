@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
 # What a `try` must catch for an import or attribute inside it to be a question rather than a need.
-_FORGIVING = frozenset(
-    {"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException"}
-)
+_FORGIVING = frozenset({"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,9 +187,7 @@ class Walk:
             self.names.add(node.id)
             self._refer(self._resolve(node, scope), node, call, scope)
 
-    def see_attribute(
-        self, node: ast.Attribute, scope: Scope, call: ast.Call | None = None
-    ) -> None:
+    def see_attribute(self, node: ast.Attribute, scope: Scope, call: ast.Call | None = None) -> None:
         paths: tuple[str, ...] = ()
         if isinstance(node.ctx, ast.Load):
             self.names.add(node.attr)

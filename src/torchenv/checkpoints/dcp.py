@@ -174,9 +174,7 @@ class _Look:
                 continue
             covered = covers(tensor.shape, pieces)
             if covered is None:
-                self.problems.append(
-                    Note("coverage-unknown", f"the chunks of {name!r} are tangled")
-                )
+                self.problems.append(Note("coverage-unknown", f"the chunks of {name!r} are tangled"))
             elif not covered:
                 uncovered.append(name)
         if uncovered:

@@ -167,8 +167,7 @@ def _verify(
         for at, length in facts.walked.frames
     ]
     if (
-        (new.states.five, len(new.states.six), new.states.others)
-        != (states.five + len(states.six), 0, 0)
+        (new.states.five, len(new.states.six), new.states.others) != (states.five + len(states.six), 0, 0)
         or set(new.globals) != expected
         or new.walked.frames != frames
         or not _same_but(data, result, insertions, facts.walked.frames)

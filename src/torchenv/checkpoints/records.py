@@ -18,9 +18,7 @@ from torchenv.checkpoints.inert import Global, Hidden, Made, Memo, Unknown
 
 METADATA = "torch.distributed.checkpoint.metadata"
 PROPERTIES = Global(METADATA, "TensorProperties")
-OLD_PROPERTIES = Global(
-    "torch.distributed._shard.sharded_tensor.metadata", "TensorProperties"
-)  # 2.2
+OLD_PROPERTIES = Global("torch.distributed._shard.sharded_tensor.metadata", "TensorProperties")  # 2.2
 TENSOR = Global(METADATA, "TensorStorageMetadata")
 OBJECT = Global(METADATA, "BytesStorageMetadata")
 CHUNK = Global(METADATA, "ChunkStorageMetadata")
@@ -256,9 +254,7 @@ class Records:
         return self._names[get], 0
 
     def _dtype(self, memo: Memo, five: bytes) -> str:
-        dtype, layout, memory = (
-            memo.get(int.from_bytes(get[1:], "little")) for get in _GETS.findall(five)
-        )
+        dtype, layout, memory = (memo.get(int.from_bytes(get[1:], "little")) for get in _GETS.findall(five))
         if type(dtype) is not Global or not type(layout) is type(memory) is Made:
             raise Hidden
         return self._dtypes.setdefault(five, str(dtype))
@@ -385,9 +381,7 @@ _NEW = rb"\)\x81\x94"  # EMPTY_TUPLE NEWOBJ MEMOIZE
 _STATE = rb"\}\x94\("  # EMPTY_DICT MEMOIZE MARK
 _CALLED = rb"\x85\x94R\x94"  # TUPLE1 MEMOIZE REDUCE MEMOIZE
 _GET = rb"(?:h.|j....)"
-_INTEGER = (
-    rb"(?:K.|M..|J....|\x8a(?:" + b"|".join(b"\\x%02x.{%d}" % (n, n) for n in range(1, 9)) + b"))"
-)
+_INTEGER = rb"(?:K.|M..|J....|\x8a(?:" + b"|".join(b"\\x%02x.{%d}" % (n, n) for n in range(1, 9)) + b"))"
 # One to three in a row and TUPLE1 to TUPLE3, or MARK, more of them, and TUPLE.
 _FILLED = (
     b"(?:" + _INTEGER + rb"(?:\x85|" + _INTEGER + rb"(?:\x86|" + _INTEGER + rb"\x87))"

@@ -73,9 +73,7 @@ class Rules:
         known = table.table("known")
         dtypes = {Global("torch", name) for name in known.strings("dtypes")}
         named = {
-            each: code
-            for names, code in known.table("features").raw().items()
-            for each in _globals([names])
+            each: code for names, code in known.table("features").raw().items() for each in _globals([names])
         }
         for dtype in table.tables("dtype"):
             dtype.only({"name", "dcp", "save", "weights-only"})
@@ -96,9 +94,7 @@ class Rules:
             pt2=tuple(
                 (
                     each.get("written-from", str),
-                    Range(
-                        oldest=each.get("torch-min", str), newest=each.get("torch-max", str, None)
-                    ),
+                    Range(oldest=each.get("torch-min", str), newest=each.get("torch-max", str, None)),
                 )
                 for each in table.tables("pt2")
             ),
@@ -164,6 +160,4 @@ def _newest(*versions: str | None) -> str | None:
 
 def _globals(lines: Iterable[str]) -> frozenset[Global]:
     # torch Size device
-    return frozenset(
-        Global(module, name) for module, *names in map(str.split, lines) for name in names
-    )
+    return frozenset(Global(module, name) for module, *names in map(str.split, lines) for name in names)

@@ -159,14 +159,10 @@ def _check_index(
     if missing:
         return [("incomplete", Note("shard-missing", f"{some(missing)} is not there"))]
     absent = [
-        name
-        for name, file in weights.items()
-        if str(file) in files and name not in files[str(file)].tensors
+        name for name, file in weights.items() if str(file) in files and name not in files[str(file)].tensors
     ]
     if absent:
-        return [
-            ("corrupt", Note("tensor-missing", f"not in the file of the index: {some(absent)}"))
-        ]
+        return [("corrupt", Note("tensor-missing", f"not in the file of the index: {some(absent)}"))]
     return []
 
 
@@ -186,11 +182,7 @@ def _check_numbers(names: list[str]) -> list[tuple[State, Note]]:
         for number in range(1, min(int(count), 100_000) + 1)
         if number not in numbers
     ]
-    gaps += [
-        f"shard {rank}"
-        for rank in range(1, min(max(ranks, default=0), 100_000))
-        if rank not in ranks
-    ]
+    gaps += [f"shard {rank}" for rank in range(1, min(max(ranks, default=0), 100_000)) if rank not in ranks]
     return [("incomplete", Note("shard-missing", f"{some(gaps)} is not there"))] if gaps else []
 
 
@@ -208,8 +200,4 @@ def _check_pieces(files: Mapping[str, File]) -> list[tuple[State, Note]]:
         whole = tuple(map(max, zip(*ends, strict=True)))
         if covers(whole, parts) is False:
             gaps.append(name)
-    return (
-        [("incomplete", Note("chunks-missing", f"chunks do not cover {some(gaps)}"))]
-        if gaps
-        else []
-    )
+    return [("incomplete", Note("chunks-missing", f"chunks do not cover {some(gaps)}"))] if gaps else []

@@ -73,9 +73,7 @@ def inspect_legacy(tree: Tree, name: str, size: int) -> Checkpoint:
             message = f"{size} bytes, its tensors need {needed}"
             problems, state = [Note("storage-short", message)], "corrupt"
     except Damaged as damaged:
-        return _damaged(
-            tree, size, "torch-legacy", damaged.code, damaged.message, names=damaged.names
-        )
+        return _damaged(tree, size, "torch-legacy", damaged.code, damaged.message, names=damaged.names)
     except OSError as error:
         return _damaged(tree, size, "torch-legacy", "unreadable", error.strerror or str(error))
     return _saved(tree, size, "torch-legacy", walked, data, problems=problems, state=state)
@@ -100,9 +98,7 @@ def inspect_other(tree: Tree, size: int, error: OSError | None = None) -> Checkp
         return _damaged(tree, size, "unknown", "unreadable", error.strerror or str(error))
     if size == 0:
         return _damaged(tree, size, "unknown", "empty", "the file is empty")
-    return _damaged(
-        tree, size, "unknown", "not-torch", "the file begins like none that torch writes"
-    )
+    return _damaged(tree, size, "unknown", "not-torch", "the file begins like none that torch writes")
 
 
 class _Archive:

@@ -8,9 +8,7 @@ from typing import Any, Literal
 
 from packaging.version import Version
 
-Format = Literal[
-    "dcp", "hf", "torch-zip", "torch-legacy", "torchscript", "pt2", "safetensors", "unknown"
-]
+Format = Literal["dcp", "hf", "torch-zip", "torch-legacy", "torchscript", "pt2", "safetensors", "unknown"]
 State = Literal["complete", "incomplete", "corrupt"]
 Certainty = Literal["confirmed", "inferred", "unknown"]
 
@@ -62,9 +60,7 @@ class Reader:
     certainty: Certainty = "confirmed"
     because: tuple[Note, ...] = ()
 
-    def reads(
-        self, torch: str, python: str | None = None, system: str | None = None
-    ) -> bool | None:
+    def reads(self, torch: str, python: str | None = None, system: str | None = None) -> bool | None:
         """Say whether this torch, on this Python and system, reads it; None: that is not known.
 
         What is not told (`python`, `system`) is taken to suit.

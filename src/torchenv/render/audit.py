@@ -61,9 +61,7 @@ def sarif(report: Report, rules: Sequence[Rule]) -> str:
             "version": "2.1.0",
             "runs": [
                 {
-                    "tool": {
-                        "driver": {"name": "torchenv", "rules": [_descriptor(r) for r in rules]}
-                    },
+                    "tool": {"driver": {"name": "torchenv", "rules": [_descriptor(r) for r in rules]}},
                     "columnKind": "unicodeCodePoints",
                     "invocations": [
                         {

@@ -40,9 +40,7 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
             )
 
 
-def _writes_no_metadata(
-    module: Module, call: ast.Call, scope: Scope, harmless: tuple[str, ...]
-) -> bool:
+def _writes_no_metadata(module: Module, call: ast.Call, scope: Scope, harmless: tuple[str, ...]) -> bool:
     writer = argument(call, "storage_writer")
     if writer is None:
         return False

@@ -23,9 +23,7 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
         "writes distributed checkpoints, whose metadata"
         f" {breakages.before} and older cannot read once torch {breakages.version} wrote it"
     )
-    remedy = (
-        "start a new line of checkpoints with the new release, and keep the last one of the old"
-    )
+    remedy = "start a new line of checkpoints with the new release, and keep the last one of the old"
     for scalar in source.scalars:
         # accelerate's configuration: fsdp_config: {fsdp_state_dict_type: SHARDED_STATE_DICT}
         if scalar.keys[-1:] == ("fsdp_state_dict_type",) and scalar.text == "SHARDED_STATE_DICT":

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 _FLAG = re.compile(r"(?<![\w-])-lcurand(?!\w)|find_library\(\s*['\"]curand['\"]")
 # target_link_libraries(mine PRIVATE CUDA::cublas CUDA::curand)    list(APPEND LIBS caffe2::curand)
 _CMAKE_CALL = re.compile(r"(?<!\w)(target_link_libraries|link_libraries|set|list)\s*\(([^)]*)\)")
-_CMAKE_LIBRARY = re.compile(
-    r"(?<![\w:])(?:(?:CUDA|caffe2)::curand|\$\{CUDA_curand_LIBRARY\})(?!\w)"
-)
+_CMAKE_LIBRARY = re.compile(r"(?<![\w:])(?:(?:CUDA|caffe2)::curand|\$\{CUDA_curand_LIBRARY\})(?!\w)")
 _CMAKE_PLAIN = re.compile(r"(?<![\w:.$/{-])curand(?![\w.:])")
 # The functions of curand_kernel.h are for the device, and are written curand_init, curand_uniform.
 _HOST_CALL = re.compile(r"(?<!\w)curand(?:Create|Destroy|Generate|Get|Set)\w*\s*\(")

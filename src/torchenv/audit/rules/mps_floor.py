@@ -27,8 +27,7 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
             yield Hit(
                 scalar.place,
                 f"{why}: on macOS {match[1]} torch.backends.mps.is_available() is false",
-                f"use a runner with macOS {breakages.mps_macos} or newer, or torch"
-                f" {breakages.before}",
+                f"use a runner with macOS {breakages.mps_macos} or newer, or torch {breakages.before}",
                 Severity.WARNING,
             )
     module = source.module

@@ -32,8 +32,7 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
         if _OLD in asked and _NEW.isdisjoint(asked):
             yield Hit(
                 place_of(call),
-                f'a "nccl" group of torch {breakages.version} is no ProcessGroupNCCL: this becomes'
-                " false",
+                f'a "nccl" group of torch {breakages.version} is no ProcessGroupNCCL: this becomes false',
                 "ask for the name of the backend: torch.distributed.get_backend(group)",
             )
 

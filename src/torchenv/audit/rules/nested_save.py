@@ -23,11 +23,7 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     module = source.module
     if module is None:
         return
-    jagged = {
-        id(call)
-        for call, scope in nested_makers(module, breakages)
-        if _is_jagged(module, call, scope)
-    }
+    jagged = {id(call) for call, scope in nested_makers(module, breakages) if _is_jagged(module, call, scope)}
     for call, scope in module.calls("torch.save"):
         saved = argument(call, "obj", 0)
         if saved is not None and any(

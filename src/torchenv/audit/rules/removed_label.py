@@ -32,8 +32,7 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
                     each.place,
                     f"`{each}` is built for {each.label}, for which torch {breakages.version} is"
                     f" not published ({breakages.last_on(each.label)})",
-                    f"take the label +{breakages.default_backend}, or torch=={breakages.before}"
-                    f"+{each.label}",
+                    f"take the label +{breakages.default_backend}, or torch=={breakages.before}+{each.label}",
                 )
 
 

@@ -25,8 +25,7 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
         if given is not None and "torch" in module.resolve(given, scope):
             yield Hit(
                 place_of(call),
-                f"torch {breakages.version} raises ImportError: it can be initialised only once"
-                " in a process",
+                f"torch {breakages.version} raises ImportError: it can be initialised only once in a process",
                 "start a new process in its place",
             )
 
