@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from torchenv.actions.adopt import Fallback, in_use
-from torchenv.actions.inside import Report, look, mismatches, visibility
+from torchenv.actions.inside import Report, activation, look, mismatches
 from torchenv.actions.ports import Ports
 from torchenv.catalogue import Catalogue
 from torchenv.disk import PathLength, free_space
@@ -21,6 +21,7 @@ from torchenv.fingerprint import fingerprint
 from torchenv.host import Host
 from torchenv.identity import new_identity
 from torchenv.installers import LockRequest
+from torchenv.integrity import digest_of_base
 from torchenv.isolation import isolate
 from torchenv.lock import Lock
 from torchenv.manifest import Manifest
@@ -182,7 +183,7 @@ def _begun(manifest: Manifest, order: Order, python: Path, ports: Ports) -> tupl
     return manifest.begin(
         build.name,
         within=ports.store.environments,
-        python=BasePython(str(build.python.version), str(python)),
+        python=BasePython(str(build.python.version), str(python), digest_of_base(python)),
         at=ports.now(),
         torch=build.torch,
         backend=build.backend.tag,
@@ -190,6 +191,7 @@ def _begun(manifest: Manifest, order: Order, python: Path, ports: Ports) -> tupl
         reads=order.catalogue.reads(version),
         identity=new_identity(),
         host=order.host.platform,
+        activation=activation(plan, order.host),
         choice=Choice(
             profile=order.profile.name,
             outcome=plan.outcome.value,
@@ -202,8 +204,7 @@ def _begun(manifest: Manifest, order: Order, python: Path, ports: Ports) -> tupl
 
 def _proven(order: Order, directory: Path, lock: Lock, ports: Ports) -> Report:
     companions = tuple(each.replace("-", "_") for each in order.profile.torch.packages)
-    shown = visibility(order.plan, order.host)
-    report = look(ports.run, directory, companions, shown)
+    report = look(ports.run, directory, companions, activation(order.plan, order.host))
     wrong = (*mismatches(order.plan, order.host, report), *_not_as_locked(lock, report.data["packages"]))
     if wrong:
         raise ToolFailed(
