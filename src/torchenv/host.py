@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from torchenv.tables import Table, plain
 
@@ -55,7 +55,8 @@ class WrittenVersion(Version):
         """Read a version, or give None for a text that is none."""
         try:
             return cls(text)
-        except InvalidVersion:
+        except ValueError:
+            # Not a version, or numbers that are too long for one.
             return None
 
     def __str__(self) -> str:

@@ -302,7 +302,7 @@ class Manifest:
         numbers = [each.number for each in self.environments]
         for n, number in enumerate(numbers):
             if number in numbers[:n]:
-                raise table.wrong(f"environment[{n}].number", f"{number} is there twice")
+                raise table.tables("environment")[n].wrong("number", f"{number} is there twice")
         if self.current is not None and self.current not in numbers:
             raise table.wrong("current", f"names environment {self.current}, which is not recorded")
         if self.next_number <= max(numbers, default=0):

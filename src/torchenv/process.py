@@ -181,25 +181,6 @@ def become(command: Command, environ: Mapping[str, str]) -> NoReturn:
         raise ToolFailed(f"could not start {command.argv[0]}: {reason}") from None
 
 
-@contextlib.contextmanager
-def stoppable() -> Iterator[None]:
-    """Make a polite kill (SIGTERM, SIGHUP) an interrupt, so that no child outlives torchenv.
-
-    Only for the main thread; Ctrl-C is an interrupt already.
-    """
-
-    def interrupt(*_: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    names = [name for name in ("SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name)]
-    before = {name: signal.signal(getattr(signal, name), interrupt) for name in names}
-    try:
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(getattr(signal, name), handler)
-
-
 # Whatever begins like this would send uv, pip, virtualenv or Python to another index, another
 # version or the environment that the user happens to be in.
 _LEADS_ASTRAY = (

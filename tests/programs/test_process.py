@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from torchenv.cli.interrupts import stoppable
 from torchenv.errors import ToolFailed
 from torchenv.process import (
     Command,
@@ -17,7 +18,6 @@ from torchenv.process import (
     Programs,
     ignored,
     scrubbed,
-    stoppable,
     together,
 )
 

@@ -66,7 +66,7 @@ def _run(words: list[str]) -> int:
     from importlib import import_module
 
     from torchenv.cli.context import Context
-    from torchenv.process import stoppable
+    from torchenv.cli.interrupts import stoppable
 
     at = _command_at(words)
     if at is None or words[at] not in COMMANDS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchenv.catalogue import Catalogue, Release
 from torchenv.errors import InputError
-from torchenv.host import AmdDevice, Status
+from torchenv.host import AmdDevice, Host, Status
 from torchenv.plan.advice import advise
 from torchenv.plan.devices import MAKERS, all_devices, consider
 from torchenv.plan.needs import refusal_of_mps, remarks_of
@@ -44,9 +44,18 @@ def resolve(ask: Question) -> Plan:
     if fallback and wish.fallback:
         why = explain_fallback(fallback, refused, ask)
         return _planned(search, fallback, Outcome.FALLBACK, why=why)
-    if wish.accept_cpu and considered.vendor in MAKERS and (build := search.cpu(wanted)):
-        return _planned(search, build, Outcome.AS_REQUESTED)
+    if wish.accept_cpu and considered.vendor in MAKERS:
+        return _on_cpu(search, wanted) or _blocked(search, wanted, fallback)
     return _blocked(search, wanted, fallback)
+
+
+def _on_cpu(search: Search, wanted: tuple[Release, ...]) -> Plan | None:
+    on_cpu = search.for_cpu()
+    build = on_cpu.first(wanted)
+    if build is None:
+        return None
+    on_cpu.rejected[:0] = search.rejected
+    return _planned(on_cpu, build, Outcome.AS_REQUESTED)
 
 
 def _refuse_unknown_words(wish: Wish, catalogue: Catalogue) -> None:
@@ -65,7 +74,7 @@ def _planned(search: Search, build: Build, outcome: Outcome, why: tuple[str, ...
     remarks = (
         *considered.remarks,
         *remarks_of(build.release, build.backend, considered, ask),
-        *(Remark(each.code, each.message) for each in ask.host.problems),
+        *_problems(ask.host),
         *_held_back(search, build, outcome),
         *_from_source(search, outcome),
         *_from_package_index(search, build),
@@ -88,7 +97,7 @@ def _blocked(search: Search, wanted: tuple[Release, ...], fallback: Build | None
     told = explain_block(search, wanted, fallback)
     remarks = (
         *search.considered.remarks,
-        *(Remark(each.code, each.message) for each in search.ask.host.problems),
+        *_problems(search.ask.host),
         *_from_source(search, Outcome.BLOCKED),
     )
     return Plan(
@@ -107,8 +116,8 @@ def _blocked(search: Search, wanted: tuple[Release, ...], fallback: Build | None
 def _unreadable_or_torn(search: Search, wanted: tuple[Release, ...]) -> Plan:
     considered = search.considered
     assert considered.blocked is not None
-    if search.ask.wish.accept_cpu and (build := search.cpu(wanted)):
-        return _planned(search, build, Outcome.AS_REQUESTED)
+    if search.ask.wish.accept_cpu and (plan := _on_cpu(search, wanted)):
+        return plan
     rejected = tuple(
         Rejection(release.version, backend.tag, considered.blocked.code, considered.blocked.message)
         for release in wanted[:1]
@@ -138,6 +147,12 @@ def _devices(search: Search, build: Build | None) -> tuple[PlannedDevice, ...]:
         served = build is not None and refusal_of_mps(build.release, host) is None
         devices.append(PlannedDevice("apple", 0, host.apple.chip or "Apple GPU", served))
     return tuple(devices)
+
+
+def _problems(host: Host) -> tuple[Remark, ...]:
+    # A broken shim is the probe's to tell: it decides nothing here.
+    told = (each for each in host.problems if each.code != "interpreter-broken")
+    return tuple(Remark(each.code, each.message) for each in told)
 
 
 def _held_back(search: Search, build: Build, outcome: Outcome) -> tuple[Remark, ...]:

@@ -126,13 +126,18 @@ def _refusal_of_driver(cuda: Cuda, gpus: list[NvidiaDevice], ask: Question) -> R
     system, driver = driver_system(host), host.nvidia.driver
     floor = cuda.floor.by_system.get(system)
     if floor is None:
-        said = f"CUDA {cuda.version} builds do not run on a Jetson's own driver; NVIDIA has wheels for it"
+        said = "does not run on a Jetson's own driver: NVIDIA has wheels for its JetPack"
         return Refusal("platform-unsupported", said)
     if driver is None or host.nvidia.status is Status.UNREADABLE:
         # What a driver in disorder says of itself proves nothing.
         if host.nvidia.status is not Status.FOUND or ask.wish.by_hand:
             return None
         return Refusal("driver-unknown", "the version of the NVIDIA driver could not be read; give --backend")
+    if driver < floor and system == "tegra":
+        said = (
+            f"is for Jetsons from driver {floor} on, this one has {driver}: NVIDIA has wheels for its JetPack"
+        )
+        return Refusal("platform-unsupported", said)
     if driver < floor:
         return Refusal("driver-too-old", f"needs driver {floor} or newer, this host has {driver}")
     for gpu in gpus:

@@ -48,7 +48,7 @@ def explain_block(search: Search, wanted: Sequence[Release], fallback: Build | N
         *(each.message for each in refused if each.code == "driver-too-new"),
     ]
     hint = "; ".join(dict.fromkeys(each for each in hints if each))
-    return Explanation(tuple(why), hint or _last_resort(search))
+    return Explanation(tuple(why), hint or _last_resort(search, wanted))
 
 
 def _telling(refused: Sequence[Rejection]) -> Rejection | None:
@@ -139,8 +139,15 @@ def _installs_on_mac(release: Release, ask: Question) -> bool:
     return any(refusal_of_system(release, each, ask) is None for each in builds)
 
 
-def _last_resort(search: Search) -> str | None:
-    if search.considered.vendor in {"apple", "cpu"}:
+def _last_resort(search: Search, wanted: Sequence[Release]) -> str | None:
+    """Say what is left to do where no release would serve."""
+    codes = {each.code for each in search.rejected}
+    if codes & {"capability-unknown", "driver-unknown"}:
+        default = wanted[0].defaults.get(search.considered.vendor)
+        return f"tell what cannot be read with --capability, or vouch for a build with --backend {default}"
+    if "libc-unsupported" in codes or "libc-too-old" in codes:
+        return "use a system or a container image with a newer glibc"
+    if search.considered.vendor in {"apple", "cpu"} or search.for_cpu().first(wanted) is None:
         return None
     oldest = search.ask.catalogue.releases[-1].version
     return f"no release from {oldest} on serves it; --accept-cpu takes a build that leaves it unused"

@@ -32,17 +32,12 @@ class Search:
                 return build
         return None
 
-    def cpu(self, releases: Iterable[Release]) -> Build | None:
-        """Take a CPU build for a host whose devices the user agrees to leave unused."""
+    def for_cpu(self) -> Search:
+        """Begin a walk for a host whose devices the user agrees to leave unused."""
         ask = replace(self.ask, wish=replace(self.ask.wish, backends=()))
         names = ", ".join(each.name for each in self.considered.devices) or "the accelerator"
         remark = Remark("accelerator-unused", f"{names} will not be used: --accept-cpu was given")
-        considered = Considered(vendor="cpu", remarks=(*self.considered.remarks, remark))
-        inner = Search(ask, considered)
-        build = inner.first(releases)
-        if build:
-            self.considered = considered
-        return build
+        return Search(ask, Considered(vendor="cpu", remarks=(*self.considered.remarks, remark)))
 
     def serving(self, release: Release, devices: Sequence[Device]) -> Build | None:
         """Find the first build of a release that serves some of the devices; nothing is remembered."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from torchenv.process import Command
 NODES = "/sys/class/kfd/kfd/topology/nodes"
 
 ROCMINFO, ENUMERATOR, AMD_SMI = "rocminfo", "rocm_agent_enumerator", "amd-smi static --asic"
+AMD_SMI_LIST = "amd-smi list --json"
 OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 PERMISSION = "kfd-permission"
 
@@ -39,7 +41,7 @@ def look(look: Look) -> dict[str, Command]:
         look.at(f"{NODES}/{node}/properties")
     # rocminfo also gives the names that people know cards by. The others are written in Python and
     # slow: they are asked where the kernel said nothing.
-    sources = (ROCMINFO,) if _kernel(look.seen) else (ROCMINFO, ENUMERATOR, AMD_SMI)
+    sources = (ROCMINFO,) if _kernel(look.seen) else (ROCMINFO, ENUMERATOR, AMD_SMI, AMD_SMI_LIST)
     return {source: _tool(look, source) for source in sources}
 
 
@@ -59,7 +61,7 @@ def understand(seen: Seen, nvidia: Nvidia) -> tuple[Amd, tuple[Problem, ...]]:
     devices = tuple(
         AmdDevice(
             index=number,
-            name=each.name or f"AMD GPU {each.gfx}",
+            name=each.name or f"AMD GPU {each.gfx or number}",
             gfx=each.gfx,
             override=pretended if pretended != each.gfx else None,
             integrated=each.gfx in integrated,
@@ -76,10 +78,10 @@ def parse_properties(text: str) -> Agent | None:
     The number is decimal, and its name is not: 90010 is gfx90a, 110501 is gfx1151.
     """
     # gfx_target_version 90010
-    number = re.search(r"^gfx_target_version (\d+)$", text, re.MULTILINE)
+    number = re.search(r"^gfx_target_version (\d{1,9})$", text, re.MULTILINE)
     if number is None or int(number[1]) == 0:
         return None
-    unique = re.search(r"^unique_id (\d+)$", text, re.MULTILINE)
+    unique = re.search(r"^unique_id (\d{1,20})$", text, re.MULTILINE)
     uuid = f"GPU-{int(unique[1]):016x}" if unique and unique[1] != "0" else None
     value = int(number[1])
     return Agent(gfx=gfx_name(value // 10000, value // 100 % 100, value % 100), uuid=uuid)
@@ -92,7 +94,7 @@ def gfx_name(major: int, minor: int, step: int) -> str:
 
 def parse_override(value: str) -> str | None:
     # 10.3.0
-    found = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", value.strip())
+    found = re.fullmatch(r"(\d{1,2})\.(\d{1,2})\.(\d{1,2})", value.strip())
     return gfx_name(*(int(part) for part in found.groups())) if found else None
 
 
@@ -127,6 +129,16 @@ def parse_amd_smi(text: str) -> tuple[Agent, ...]:
     return tuple(agents)
 
 
+def parse_amd_smi_list(text: str) -> tuple[int, ...]:
+    """Give the kernel's node of each GPU that the tool lists; it does not say what they are."""
+    # [{"gpu": 0, "bdf": "0000:c1:00.0", "kfd_id": 45412, "node_id": 1, "partition_id": 0}]
+    try:
+        listed = json.loads(text)
+        return tuple(each["node_id"] for each in listed)
+    except (ValueError, KeyError, TypeError):
+        return ()
+
+
 def _tool(look: Look, source: str) -> Command:
     words = source.split()
     installed = Path("/opt/rocm/bin", words[0])
@@ -149,6 +161,7 @@ def _told(seen: Seen) -> tuple[Agent, ...]:
         parse_rocminfo(seen.said(ROCMINFO))
         or parse_amd_smi(seen.said(AMD_SMI))
         or parse_enumerator(seen.said(ENUMERATOR))
+        or tuple(Agent(gfx=None) for _ in parse_amd_smi_list(seen.said(AMD_SMI_LIST)))
     )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from torchenv.host import Problem, SeenEnvironment, WrittenVersion
+from torchenv.host import Evidence, Problem, SeenEnvironment, WrittenVersion
 from torchenv.probe import pythons
-from torchenv.probe.sources import Look, Seen, Sources, json_object
+from torchenv.probe.sources import Look, Seen, Sources, json_strings
 
 SOURCE = "environment "
 
@@ -42,14 +42,15 @@ def look_again(look: Look) -> None:
         on_path = first is not None and os.path.realpath(first) == os.path.realpath(interpreter.path)
         sites = [(prefix, _installed(prefix, interpreter.minor))]
         if home:
+            # The user's own site comes first when that interpreter imports.
             local = Path(home, ".local")
-            sites.append((local, [local / f"lib/python{interpreter.minor}/site-packages"]))
+            sites.insert(0, (local, [local / f"lib/python{interpreter.minor}/site-packages"]))
         for place, directories in sites:
             source = f"{SOURCE}{place}"
             torch = _torch(directories)
             if torch is not None and source not in look.seen:
                 said = {"why": "PATH" if on_path else "interpreter", "torch": torch}
-                look.keep(source, "read", json.dumps({**said, "python": str(interpreter.version)}))
+                look.keep(Evidence(source, "read", json.dumps({**said, "python": str(interpreter.version)})))
 
 
 def understand(seen: Seen) -> tuple[tuple[SeenEnvironment, ...], tuple[Problem, ...]]:
@@ -58,18 +59,21 @@ def understand(seen: Seen) -> tuple[tuple[SeenEnvironment, ...], tuple[Problem, 
     found: list[tuple[str, SeenEnvironment]] = []
     for evidence in seen.starting(SOURCE):
         path = evidence.source.removeprefix(SOURCE)
-        said = json_object(evidence.text)
-        why = str(said.get("why", ""))
+        said = json_strings(evidence.text)
+        why = said.get("why", "")
         if evidence.outcome != "read":
-            problems.append(Problem("environment-missing", why or path, evidence.text))
+            problems.append(Problem("environment-missing", path, evidence.text))
             continue
+        if "made at" in said:
+            message = (
+                f"{path} was made at {said['made at']} and moved: its Python works, and its scripts name the"
+                " old place"
+            )
+            problems.append(Problem("environment-moved", path, message))
         found.append((why, SeenEnvironment(path=path, python=_python(said), torch=parse_torch(said))))
-    ranked = [why for why, _ in found if why in _RANK]
-    in_use = min(ranked, key=_RANK.index, default=None)
-    environments = tuple(
-        SeenEnvironment(path=each.path, python=each.python, torch=each.torch, active=why == in_use)
-        for why, each in found
-    )
+    ranked = [number for number, (why, _) in enumerate(found) if why in _RANK]
+    in_use = min(ranked, key=lambda number: _RANK.index(found[number][0]), default=None)
+    environments = tuple(replace(each, active=number == in_use) for number, (_, each) in enumerate(found))
     base = next((each.path for why, each in found if why == "conda base"), None)
     if base is not None:
         active = next(each.path for each in environments if each.active)
@@ -86,11 +90,11 @@ def parse_cfg(text: str) -> WrittenVersion | None:
     return WrittenVersion.read(found[1]) if found else None
 
 
-def parse_torch(said: dict[str, Any] | Any) -> WrittenVersion | None:
+def parse_torch(said: Mapping[str, str]) -> WrittenVersion | None:
     """Read what `torch/version.py` says, with the local label, or what the dist-info is called."""
     # __version__ = '2.14.1+cu130'
     # torch-2.14.1.dist-info
-    text = str(said.get("torch") or "")
+    text = said.get("torch", "")
     found = re.search(r"__version__\s*(?::\s*\w+\s*)?=\s*['\"]([^'\"]+)", text)
     found = found or re.match(r"torch-(.+)\.dist-info", text)
     return WrittenVersion.read(found[1]) if found else None
@@ -114,17 +118,23 @@ def _keep(look: Look, why: str, prefix: Path) -> None:
     source = f"{SOURCE}{prefix}"
     cfg = _text(prefix / "pyvenv.cfg")
     conda = sorted(each.name for each in prefix.glob("conda-meta/python-3*.json"))
-    if cfg is None and not conda and why not in {"CONDA_PREFIX", "conda base"}:
+    # conda also makes environments without a Python.
+    is_conda = why in {"CONDA_PREFIX", "conda base"} and prefix.is_dir()
+    if cfg is None and not conda and not is_conda:
         message = f"{why} leads to {prefix}, which is no environment"
-        look.keep(source, "failed", message)
+        look.keep(Evidence(source, "failed", message))
         return
     torch = _torch(_within(prefix))
     home = re.search(r"^home\s*=\s*(\S.*?)\s*$", cfg or "", re.MULTILINE)
     version = parse_cfg(cfg or "")
     if torch is None and home and version and re.search(r"system-site-packages\s*=\s*true", cfg or ""):
         torch = _torch(_installed(Path(home[1]).parent, f"{version.major}.{version.minor}"))
-    said = {"why": why, "pyvenv.cfg": cfg, "conda-meta": conda, "torch": torch}
-    look.keep(source, "read", json.dumps(said))
+    said = {"why": why, "pyvenv.cfg": cfg, "conda-meta": "\n".join(conda), "torch": torch}
+    # command = /usr/bin/python3.12 -m venv --without-pip /home/u/old/.venv
+    made = re.search(r"^command\s*=.* -m venv (?:.*? )?(/.*?)\s*$", cfg or "", re.MULTILINE)
+    if made and os.path.realpath(made[1]) != os.path.realpath(prefix):
+        said["made at"] = made[1]
+    look.keep(Evidence(source, "read", json.dumps(said)))
 
 
 def _within(prefix: Path) -> list[Path]:
@@ -161,13 +171,12 @@ def _dist_info(directory: Path) -> str | None:
     return next(iter(sorted(names)), None)
 
 
-def _python(said: Any) -> WrittenVersion | None:
-    if said.get("python"):
+def _python(said: Mapping[str, str]) -> WrittenVersion | None:
+    if "python" in said:
         return WrittenVersion.read(said["python"])
     # python-3.12.4-h194c7f8_1.json
-    names = " ".join(said.get("conda-meta") or ())
-    conda = re.search(r"python-(\d+\.\d+\.\d+)", names)
-    return parse_cfg(said.get("pyvenv.cfg") or "") or (WrittenVersion.read(conda[1]) if conda else None)
+    conda = re.search(r"python-(\d+\.\d+\.\d+)", said.get("conda-meta", ""))
+    return parse_cfg(said.get("pyvenv.cfg", "")) or (WrittenVersion.read(conda[1]) if conda else None)
 
 
 def _text(path: Path) -> str | None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torchenv.host import Intel, IntelDevice, Problem, Status
 from torchenv.probe import pci, visible
@@ -50,14 +48,15 @@ def understand(seen: Seen) -> tuple[Intel, tuple[Problem, ...]]:
 
 def parse_xpu_smi(text: str) -> tuple[Discovered, ...]:
     # {"device_list": [{"device_name": "…", "pci_bdf_address": "0000:29:00.0", "pci_device_id": "0xbda"}]}
-    found: Sequence[Any] = json_object(text).get("device_list", ())
+    found = json_object(text).get("device_list")
     return tuple(
         Discovered(
-            each.get("device_name", "Intel GPU"),
-            each.get("pci_device_id", "").removeprefix("0x").lower().zfill(4),
-            each.get("pci_bdf_address", ""),
+            str(each.get("device_name", "Intel GPU")),
+            str(each.get("pci_device_id", "")).removeprefix("0x").lower().zfill(4),
+            str(each.get("pci_bdf_address", "")),
         )
-        for each in found
+        for each in (found if isinstance(found, list) else ())
+        if isinstance(each, dict)
     )
 
 

@@ -12,7 +12,7 @@ _UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORE
 
 # AMD's runtime writes the number that the kernel calls `unique_id` as GPU- and sixteen digits.
 _AMD_UUID = re.compile(r"\bGPU-([0-9a-f]{16})\b", re.IGNORECASE)
-_UNIQUE_ID = re.compile(r"^(unique_id) (\d+)$", re.MULTILINE)
+_UNIQUE_ID = re.compile(r"^(unique_id) (\d{1,20})$", re.MULTILINE)
 
 _SERIAL = re.compile(r"(serial[\w \"]*(?:[:=]|\">|>)\s*\"?)([0-9a-zx][\w-]*)", re.IGNORECASE)
 

@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from torchenv.host import Capability, Nvidia, NvidiaDevice, Problem, Status, WrittenVersion
+from torchenv.host import Capability, Evidence, Nvidia, NvidiaDevice, Problem, Status, WrittenVersion
 from torchenv.probe import nvidia_smi, pci, visible
 from torchenv.probe.sources import Look, Seen, child, json_object
 from torchenv.process import Command
+
+N = TypeVar("N", int, None)
 
 DRIVER_FILE = "/proc/driver/nvidia/version"
 MODULE_FILE = "/sys/module/nvidia/version"
@@ -25,10 +27,13 @@ LIBRARIES, NVML, LIBCUDA = "NVML and libcuda", "NVML", "libcuda"
 QUERY, OLD_QUERY = (" ".join(nvidia_smi.query(each)) for each in (nvidia_smi.QUERY, nvidia_smi.OLD_QUERY))
 XML, SCREEN, LIST = "nvidia-smi -q -x", "nvidia-smi", "nvidia-smi -L"
 
+# What the child says on the other stream, before it asks what may never answer.
+LOADED = "libnvidia-ml is loaded"
+
 MISMATCH = "driver-library-mismatch"
 
 # A library that is installed where there is no GPU says one of these; that proves nothing.
-_CUDA_SAYS_NOTHING = frozenset({34, 100})  # CUDA_ERROR_STUB_LIBRARY, CUDA_ERROR_NO_DEVICE
+_CUDA_SAYS_NOTHING = (34, 100)  # CUDA_ERROR_STUB_LIBRARY, CUDA_ERROR_NO_DEVICE
 
 # From JetPack 7 on, Jetson boards run the ordinary driver of the server series.
 _FIRST_COMMON_DRIVER = WrittenVersion("580")
@@ -57,9 +62,10 @@ def look(look: Look) -> dict[str, Command]:
 
 def look_again(look: Look) -> dict[str, Command]:
     """Keep NVML's and libcuda's answers apart; give what to ask a tool that did not understand."""
-    if LIBRARIES in look.seen:
-        for source, outcome, text in _apart(look.seen):
-            look.keep(source, outcome, text)
+    answers = look.take(LIBRARIES)
+    if answers is not None:
+        for source, outcome, text in _apart(answers):
+            look.keep(Evidence(source, outcome, text))
     seen = look.seen
     unasked = seen.said(QUERY) and not nvidia_smi.parse_query(seen.said(QUERY))
     if not unasked or nvidia_smi.complaint(seen.said(QUERY)) or "did not answer" in seen.said(QUERY):
@@ -130,10 +136,11 @@ def _home_of_pynvml() -> str:
     return str(Path(spec.origin).parent) if spec and spec.origin else ""
 
 
-def _apart(seen: Seen) -> Iterable[tuple[str, str, str]]:
-    answers = json_object(seen.text(LIBRARIES))
+def _apart(said: str) -> Iterable[tuple[str, str, str]]:
+    answers = json_object(said.partition("\n")[0])
     if not answers:
-        yield NVML, "failed", seen.said(LIBRARIES) or "did not answer"
+        # Without the library it was only the child that failed, and that says nothing of a GPU.
+        yield (NVML, "failed", said) if LOADED in said else (NVML, "absent", "")
         return
     for source, answer in ((NVML, answers.get("nvml")), (LIBCUDA, answers.get("libcuda"))):
         if answer is None:
@@ -152,10 +159,7 @@ def _driver(seen: Seen) -> tuple[WrittenVersion | None, Problem | None]:
     told = json_object(seen.text(NVML)).get("driver")
     if isinstance(told, str) and (driver := WrittenVersion.read(told)):
         return driver, None
-    rows = (
-        *nvidia_smi.parse_query(seen.said(QUERY)),
-        *nvidia_smi.parse_query(seen.said(OLD_QUERY)),
-    )
+    rows = [row for source in _queries(seen) for row in nvidia_smi.parse_query(seen.said(source))]
     versions = list(dict.fromkeys(row["driver_version"] for row in rows))
     if len(versions) > 1:
         message = f"nvidia-smi names two drivers, {versions[0]} and {versions[1]}"
@@ -166,13 +170,19 @@ def _driver(seen: Seen) -> tuple[WrittenVersion | None, Problem | None]:
     return (log and log.driver) or nvidia_smi.parse_screen(seen.said(SCREEN)).driver, None
 
 
+def _queries(seen: Seen) -> tuple[str, ...]:
+    # Another torchenv may have asked for other fields: the text says which they are.
+    return tuple(each.source for each in seen.starting("nvidia-smi --query-gpu"))
+
+
 def _asked(seen: Seen) -> tuple[_Known, ...]:
     """Take the first source that was asked and named a device at all."""
     parts = {uuid: slices for _, uuid, slices in nvidia_smi.parse_list(seen.said(LIST))}
     for source in (NVML, LIBCUDA):
-        if told := json_object(seen.text(source)).get("devices"):
-            return tuple(_told(each, parts) for each in told)
-    for source in (QUERY, OLD_QUERY):
+        told = json_object(seen.text(source)).get("devices")
+        if isinstance(told, list) and told:
+            return tuple(_told(number, each, parts) for number, each in enumerate(told))
+    for source in _queries(seen):
         if rows := nvidia_smi.parse_query(seen.said(source)):
             return tuple(_row(number, row, parts) for number, row in enumerate(rows))
     log = nvidia_smi.parse_xml(seen.said(XML)) if seen.said(XML) else None
@@ -190,34 +200,40 @@ def _files(seen: Seen) -> tuple[_Known, ...]:
     return tuple(_file(number, text) for number, text in enumerate(files))
 
 
-def _told(told: Mapping[str, Any], parts: Mapping[str, tuple[str, ...]]) -> _Known:
-    uuid = told.get("uuid")
+def _told(number: int, answer: object, parts: Mapping[str, tuple[str, ...]]) -> _Known:
+    told: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
+    uuid = str(told.get("uuid") or "")
+    slices = told.get("slices")
     return _Known(
         device=NvidiaDevice(
-            index=told["index"],
-            name=told["name"],
-            compute_capability=Capability.parse(told.get("compute_cap") or ""),
-            memory_mib=told.get("memory_mib"),
+            index=number,
+            name=str(told.get("name") or "NVIDIA GPU"),
+            compute_capability=Capability.parse(str(told.get("compute_cap") or "")),
+            memory_mib=_whole(str(told.get("memory_mib")), None),
             mig=bool(told.get("mig")),
         ),
-        uuid=uuid,
-        parts=tuple(told.get("slices") or parts.get(uuid or "", ())),
+        uuid=uuid or None,
+        parts=tuple(map(str, slices)) if isinstance(slices, list) else parts.get(uuid, ()),
     )
 
 
 def _row(number: int, row: Mapping[str, str | None], parts: Mapping[str, tuple[str, ...]]) -> _Known:
-    index, memory, uuid = row.get("index"), row.get("memory.total"), row.get("uuid")
+    uuid = row.get("uuid")
     return _Known(
         device=NvidiaDevice(
-            index=int(index) if index and index.isdigit() else number,
+            index=_whole(row.get("index"), number),
             name=row.get("name") or "NVIDIA GPU",
             compute_capability=Capability.parse(row.get("compute_cap") or ""),
-            memory_mib=int(memory) if memory and memory.isdigit() else None,
+            memory_mib=_whole(row.get("memory.total"), None),
             mig=row.get("mig.mode.current") == "Enabled",
         ),
         uuid=uuid,
         parts=parts.get(uuid or "", ()),
     )
+
+
+def _whole(text: str | None, otherwise: N) -> int | N:
+    return int(text) if text and re.fullmatch(r"\d{1,9}", text) else otherwise
 
 
 def _file(number: int, text: str) -> _Known:
@@ -255,7 +271,7 @@ def _mask(seen: Seen, devices: tuple[_Known, ...]) -> tuple[tuple[NvidiaDevice, 
 def _complaints(seen: Seen, *, wsl: bool) -> list[Problem]:
     """Say once what several sources complain of."""
     found: dict[str, Problem] = {}
-    for source in (NVML, QUERY, OLD_QUERY, SCREEN):
+    for source in (NVML, *_queries(seen), SCREEN):
         said = nvidia_smi.complaint(seen.said(source))
         if said is None or said.code in {"smi-missing", *found}:
             continue
@@ -269,18 +285,18 @@ def _complaints(seen: Seen, *, wsl: bool) -> list[Problem]:
         return list(found.values())
     failures = []
     if seen.failed(NVML):
-        why = json_object(seen.said(NVML)).get("error", seen.said(NVML))
+        why = json_object(seen.said(NVML)).get("error", seen.said(NVML).removeprefix(LOADED).strip())
         failures.append(Problem("nvml-failed", NVML, f"NVML says: {why}"))
     told = json_object(seen.said(LIBCUDA))
     if seen.failed(LIBCUDA) and told.get("code") not in _CUDA_SAYS_NOTHING:
         why = told.get("error", seen.said(LIBCUDA))
         failures.append(Problem("libcuda-failed", LIBCUDA, f"libcuda says: {why}"))
     # A tool that did not understand the question was asked again in other words.
-    missing = nvidia_smi.complaint(seen.said(QUERY)) is not None
-    answers = [seen.said(source) for source in (QUERY, OLD_QUERY, XML, SCREEN)]
-    if any(answers) and not missing and not any(_answers(text) for text in answers):
-        last = (seen.said(QUERY).strip().splitlines() or ["nothing"])[-1]
-        failures.append(Problem("nvidia-smi-failed", QUERY, f"nvidia-smi says: {last}"))
+    answers = [seen.said(source) for source in (*_queries(seen), XML, SCREEN) if seen.said(source)]
+    missing = any(nvidia_smi.complaint(text) for text in answers)
+    if answers and not missing and not any(_answers(text) for text in answers):
+        last = (answers[0].strip().splitlines() or ["nothing"])[-1]
+        failures.append(Problem("nvidia-smi-failed", "nvidia-smi", f"nvidia-smi says: {last}"))
     return failures
 
 
@@ -294,7 +310,8 @@ def _answers(text: str) -> bool:
 
 def _mismatch(seen: Seen) -> str:
     module, _ = _driver(seen)
-    library = nvidia_smi.library_version(seen.said(QUERY)) or json_object(seen.said(NVML)).get("library")
+    texts = "\n".join(seen.said(source) for source in (*_queries(seen), SCREEN))
+    library = nvidia_smi.library_version(texts) or json_object(seen.said(NVML)).get("library")
     return (
         f"the NVIDIA driver was updated by half: the kernel module is {module or 'of one version'}"
         f" and the library {library or 'of another'}; reboot or reload the module, then run again"

@@ -65,24 +65,29 @@ def query(fields: Sequence[str]) -> tuple[str, ...]:
     return ("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,nounits")
 
 
-def parse_query(text: str, fields: Sequence[str] = QUERY) -> tuple[Mapping[str, str | None], ...]:
+def parse_query(text: str) -> tuple[Mapping[str, str | None], ...]:
     """Read one row for each GPU; a value that the tool does not know is None.
 
-    The line with the names of the fields decides; `fields` says them where it was left out.
-    Complaints, which are printed on the same stream, have not the shape of a row.
+    The line with the names of the fields decides; without it each value is known by its shape.
+    Complaints, which are printed on the same stream, are no rows: they name no driver and no GPU.
     """
     # name, compute_cap, driver_version, memory.total [MiB]
     # NVIDIA H200, 9.0, 580.95.05, 143771
     rows = []
+    fields: list[str] = []
     for line in text.splitlines():
         values = [value.strip() for value in line.split(",")]
         names = [re.sub(r" \[.*\]", "", value) for value in values]
-        if {"name", "driver_version", "compute_cap"} & set(names):
+        if "name" in names and "driver_version" in names:
             fields = names
-        elif len(values) == len(fields):
-            row = {name: _known(value) for name, value in zip(fields, values, strict=True)}
-            if WrittenVersion.read(row.get("driver_version") or ""):
-                rows.append(row)
+            continue
+        row = (
+            dict(zip(fields, map(_known, values), strict=True))
+            if len(values) == len(fields)
+            else _shaped(values)
+        )
+        if row.get("name") and re.fullmatch(_SHAPES["driver_version"], row.get("driver_version") or ""):
+            rows.append(row)
     return tuple(rows)
 
 
@@ -141,7 +146,10 @@ def parse_list(text: str) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
 
 
 def complaint(text: str) -> Complaint | None:
-    """Recognize what NVML or the tool says when the driver cannot be asked."""
+    """Recognize what NVML or the tool says when the driver cannot be asked.
+
+    NVML has words of its own in nvidia-ml-py for what the tool says.
+    """
     return next((each for pattern, each in _COMPLAINTS if re.search(pattern, text, re.IGNORECASE)), None)
 
 
@@ -153,7 +161,7 @@ def library_version(text: str) -> str | None:
 
 _COMPLAINTS = (
     (
-        r"Driver/library version mismatch",
+        r"Driver/library version mismatch|NVML/RM version mismatch",
         Complaint("driver-library-mismatch", "the driver was updated by half"),
     ),
     (
@@ -173,7 +181,7 @@ _COMPLAINTS = (
         Complaint("gpu-lost", "a GPU fell off the bus: reboot to get it back"),
     ),
     (
-        r"GPU access blocked by the operating system",
+        r"blocked by the operating system|operating system has blocked",
         Complaint(
             "wsl-blocked",
             "Windows does not let WSL at the GPU: update the driver in Windows and run `wsl --shutdown`",
@@ -188,6 +196,28 @@ _COMPLAINTS = (
         Complaint("no-devices", "the NVIDIA driver is loaded and finds no GPU"),
     ),
 )
+
+
+_SHAPES = {
+    "driver_version": r"\d{2,4}\.\d+(?:\.\d+)*",
+    "compute_cap": r"\d{1,2}\.\d",
+    "index": r"\d{1,2}",
+    "memory.total": r"\d{3,}",
+    "uuid": r"(?:GPU-)?[0-9a-f]{8}-[0-9a-f-]+",
+    "mig.mode.current": r"Enabled|Disabled",
+    "name": r".*[A-Za-z].*",
+}
+
+
+def _shaped(values: Sequence[str]) -> dict[str, str | None]:
+    # 581.42, NVIDIA GeForce RTX 4070 Ti, 8.9
+    row: dict[str, str | None] = {}
+    for value in values:
+        fits = (name for name, shape in _SHAPES.items() if name not in row and re.fullmatch(shape, value))
+        name = next(fits, None)
+        if name and _known(value):
+            row[name] = value
+    return row
 
 
 def _known(value: str) -> str | None:

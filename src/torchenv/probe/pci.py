@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from torchenv.host import Evidence
 from torchenv.probe.sources import Look, Seen, child
 from torchenv.process import Command
 from torchenv.tables import Table
@@ -45,7 +46,7 @@ def look(look: Look) -> dict[str, Command]:
         return {_WINDOWS: child("windows_displays.py")}
     lines = []
     slots = look.within(_DEVICES)
-    look.keep(_DEVICES, "read" if slots else "absent")
+    look.keep(Evidence(_DEVICES, "read" if slots else "absent"))
     for slot in slots:
         place = look.sources.path(f"{_DEVICES}/{slot}")
         try:
@@ -55,7 +56,7 @@ def look(look: Look) -> dict[str, Command]:
                 lines.append(f"{slot} class={kind} vendor={vendor} device={device}")
         except OSError:
             continue
-    look.keep(_DISPLAYS, "read", "\n".join(lines))
+    look.keep(Evidence(_DISPLAYS, "read", "\n".join(lines)))
     return {}
 
 

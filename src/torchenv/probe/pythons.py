@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from torchenv.host import Interpreter, Problem
 from torchenv.probe.sources import CHILDREN, Look, Seen, Sources
@@ -31,10 +31,16 @@ class Answer:
     prefix: str
 
 
-def look(look: Look) -> dict[str, Command]:
-    """Find interpreters; give the question to each, to be asked beside other programs."""
+def look(look: Look, named: Path | None = None) -> dict[str, Command]:
+    """Find interpreters; give the question to each, to be asked beside other programs.
+
+    The `named` one goes by the path that it was named by, also where others lead to it or it is a venv's.
+    """
     questions: dict[str, Command] = {}
     asked: set[str] = set()
+    if named is not None:
+        asked.add(os.path.realpath(named))
+        questions[f"{SOURCE}{named}"] = _question(str(named))
     for path in _candidates(look.sources):
         real = os.path.realpath(path)
         if real not in asked and not venv_of(path):
@@ -91,7 +97,7 @@ def parse_answer(path: str, text: str) -> Answer | None:
             conda=said["conda"] == "True",
         )
         return Answer(interpreter=interpreter, prefix=said["prefix"])
-    except (KeyError, InvalidVersion):
+    except (KeyError, ValueError):
         return None
 
 
@@ -172,7 +178,7 @@ def _is_old(name: str) -> bool:
 
 
 def _prefixes(sources: Sources) -> Iterator[Path]:
-    """Give the directories that tools install Pythons in, newest name first."""
+    """Give the directories that tools install Pythons in."""
     variables = sources.variables
     home = Path(variables.get("HOME") or variables.get("USERPROFILE") or "/nonexistent")
     data = Path(variables.get("XDG_DATA_HOME") or home / ".local/share")
@@ -188,7 +194,7 @@ def _prefixes(sources: Sources) -> Iterator[Path]:
     ]
     for parent in dict.fromkeys(parents):
         try:
-            yield from sorted(parent.iterdir(), key=lambda each: each.name, reverse=True)
+            yield from sorted(parent.iterdir())
         except OSError:
             continue
     if variables.get("CONDA_PREFIX"):

@@ -111,20 +111,25 @@ class Look:
         """What was seen so far."""
         return Seen(self._evidence.values())
 
-    def keep(self, source: str, outcome: str, text: str = "") -> None:
-        """Keep a piece of evidence that was put together from several looks."""
-        self._evidence[source] = Evidence(source, outcome, text)
+    def keep(self, evidence: Evidence) -> None:
+        """Keep a piece of evidence, also one that was put together from several looks."""
+        self._evidence[evidence.source] = evidence
+
+    def take(self, source: str) -> str | None:
+        """Give what was printed there and keep it no longer: it is kept in parts. None if not asked."""
+        evidence = self._evidence.pop(source, None)
+        return None if evidence is None else evidence.text
 
     def at(self, path: str) -> str | None:
         """Read a text file of the machine; None if it is not there or cannot be read."""
         try:
             text = self.sources.path(path).read_bytes().decode("utf-8", "replace").rstrip("\0")
         except (FileNotFoundError, NotADirectoryError):
-            self.keep(path, "absent")
+            self.keep(Evidence(path, "absent"))
         except OSError as error:
-            self.keep(path, "failed", error.strerror or str(error))
+            self.keep(Evidence(path, "failed", error.strerror or str(error)))
         else:
-            self.keep(path, "read", text)
+            self.keep(Evidence(path, "read", text))
             return text
         return None
 
@@ -133,11 +138,11 @@ class Look:
         try:
             names = tuple(sorted(each.name for each in self.sources.path(path).iterdir()))
         except (FileNotFoundError, NotADirectoryError):
-            self.keep(path, "absent")
+            self.keep(Evidence(path, "absent"))
         except OSError as error:
-            self.keep(path, "failed", error.strerror or str(error))
+            self.keep(Evidence(path, "failed", error.strerror or str(error)))
         else:
-            self.keep(path, "read", "\n".join(names))
+            self.keep(Evidence(path, "read", "\n".join(names)))
             return names
         return ()
 
@@ -145,13 +150,13 @@ class Look:
         """Keep the environment variables of these names that are set."""
         for name in names:
             if name in self.sources.variables:
-                self.keep(f"${name}", "read", self.sources.variables[name])
+                self.keep(Evidence(f"${name}", "read", self.sources.variables[name]))
 
     def run(self, programs: Mapping[str, Command]) -> None:
         """Run programs side by side; each is kept under the name it is given here."""
         answers = together(self.sources.run, tuple(programs.values()), timeout=LIMIT)
         for source, answer in zip(programs, answers, strict=True):
-            self.keep(source, *_outcome(answer))
+            self.keep(Evidence(source, *_outcome(answer)))
 
 
 def child(name: str, *arguments: str) -> Command:
@@ -168,6 +173,11 @@ def json_object(text: str | None) -> Mapping[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
+def json_strings(text: str | None) -> Mapping[str, str]:
+    """Give the strings of the JSON object that a text holds, by their names."""
+    return {key: value for key, value in json_object(text).items() if isinstance(value, str)}
+
+
 def _outcome(answer: Completed) -> tuple[str, str]:
     printed = "\n".join(each.rstrip() for each in (answer.out, answer.err) if each.strip())
     match answer.end:
@@ -176,6 +186,6 @@ def _outcome(answer: Completed) -> tuple[str, str]:
         case End.NOT_STARTED:
             return "failed", answer.err
         case End.OUT_OF_TIME:
-            return "failed", f"did not answer within {LIMIT:.0f} s"
+            return "failed", f"{printed}\ndid not answer within {LIMIT:.0f} s".strip()
         case End.EXITED:
             return ("read" if answer.code == 0 else "failed"), printed

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from packaging.version import Version
 
-from torchenv.host import Apple, Libc, Problem, Status, WrittenVersion
-from torchenv.probe.sources import Look, Seen, json_object
+from torchenv.host import Apple, Evidence, Libc, Problem, Status, WrittenVersion
+from torchenv.probe.sources import Look, Seen, json_object, json_strings
 from torchenv.process import Command
 
 PYTHON = "this Python"
@@ -36,10 +36,16 @@ class System:
     apple: Apple
 
 
+def told(system: str, machine: str, libc: str = "") -> Evidence:
+    """Write down what the Python that looks knows of its system."""
+    said = {"system": system, "machine": machine, "libc": libc}
+    return Evidence(PYTHON, "read", json.dumps(said))
+
+
 def look(look: Look) -> dict[str, Command]:
     """Read what files tell; give the programs to be run beside others."""
     python = look.sources.python
-    look.keep(PYTHON, "read", json.dumps(dict(python)))
+    look.keep(told(python["system"], python["machine"], python["libc"]))
     if python["system"] == "darwin":
         # Each value by its own line, and a name that is not known does not stop the others.
         return {SYSCTL: Command(("sysctl", *_SYSCTLS)), SW_VERS: Command(("sw_vers",))}
@@ -63,7 +69,7 @@ def look_again(look: Look) -> dict[str, Command]:
 
 def understand(seen: Seen) -> tuple[System, tuple[Problem, ...]]:
     """Make one answer of everything that was seen."""
-    python = json_object(seen.text(PYTHON))
+    python = json_strings(seen.text(PYTHON))
     system, machine = python.get("system", "linux"), python.get("machine", "")
     if system == "darwin":
         return _mac(seen, machine)
@@ -81,9 +87,9 @@ def parse_libc(text: str) -> Libc | None:
     # glibc 2.39                                       (confstr)
     # ldd (Ubuntu GLIBC 2.35-0ubuntu3.8) 2.35
     # musl libc (x86_64)  Version 1.2.5
-    if musl := re.search(r"musl libc.*?Version (\d[\d.]*)", text, re.DOTALL):
+    if musl := re.search(r"musl libc.*?Version (\d{1,3}(?:\.\d{1,3})+)", text, re.DOTALL):
         return Libc("musl", Version(musl[1]))
-    glibc = re.search(r"^glibc (\d+\.\d+)|^ldd \(.*\) (\d+\.\d+)", text, re.MULTILINE)
+    glibc = re.search(r"^glibc (\d{1,3}\.\d{1,3})|^ldd \(.*\) (\d{1,3}\.\d{1,3})", text, re.MULTILINE)
     return Libc("glibc", Version(glibc[1] or glibc[2])) if glibc else None
 
 
@@ -102,8 +108,10 @@ def parse_sw_vers(text: str) -> WrittenVersion | None:
 def parse_profiler(text: str) -> str | None:
     """Give the name of the first GPU; Apple's is named as its chip."""
     # {"SPDisplaysDataType": [{"_name": "Apple M3 Pro", "sppci_model": "Apple M3 Pro"}]}
-    displays = json_object(text).get("SPDisplaysDataType") or [{}]
-    model = displays[0].get("sppci_model")
+    try:
+        model = json_object(text)["SPDisplaysDataType"][0]["sppci_model"]
+    except (KeyError, IndexError, TypeError):
+        return None
     return model if isinstance(model, str) else None
 
 

@@ -20,7 +20,7 @@ class TorchComplaint:
 def complaint(text: str) -> TorchComplaint | None:
     """Recognize a warning or an error of torch; its advice on what to install may be wrong."""
     # The NVIDIA driver on your system is too old (found version 12020).
-    if old := re.search(r"driver on your system is too old \(found version (\d+)\)", text):
+    if old := re.search(r"driver on your system is too old \(found version (\d{1,6})\)", text):
         version = int(old[1])
         return TorchComplaint(code="driver-too-old", cuda=f"{version // 1000}.{version % 1000 // 10}")
     # Found GPU0 NVIDIA GeForce GTX 1080 Ti which is of compute capability (CC) 6.1.
@@ -29,7 +29,7 @@ def complaint(text: str) -> TorchComplaint | None:
     if found and "does not include kernels" in text:
         return TorchComplaint(code="no-kernel-for-sm", capability=Capability.parse(found[1]))
     # NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch …
-    if older := re.search(r"with CUDA capability sm_(\d+) is not compatible", text):
+    if older := re.search(r"with CUDA capability sm_(\d{2,3}) is not compatible", text):
         return TorchComplaint(code="no-kernel-for-sm", capability=Capability.of_code(int(older[1])))
     # CUDA error: no kernel image is available for execution on the device
     if "no kernel image is available" in text:

@@ -64,7 +64,7 @@ def apply(variable: str, value: str | None, devices: Sequence[Named], *, numbere
 
 
 def _position(word: str, devices: Sequence[Named]) -> int | None:
-    if word.isdigit():
+    if re.fullmatch(r"\d{1,4}", word):
         return int(word) if int(word) < len(devices) else None
     # Before driver 470 a slice was called MIG-GPU-<uuid of the card>/<instance>/<instance>.
     old = re.fullmatch(r"MIG-(GPU-[\w-]+)/\d+/\d+", word)

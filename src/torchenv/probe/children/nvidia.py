@@ -28,11 +28,16 @@ def loaded(name: str) -> ctypes.CDLL | None:
 
 
 def nvml() -> dict[str, Any] | None:
-    if not WINDOWS and loaded("libnvidia-ml.so.1") is None:
+    if loaded("nvml.dll" if WINDOWS else "libnvidia-ml.so.1") is None:
         return None
+    # If nothing comes after this, the driver is there and does not answer.
+    sys.stderr.write("libnvidia-ml is loaded\n")
+    sys.stderr.flush()
     sys.path.append(sys.argv[1])
-    import pynvml
-
+    try:
+        import pynvml
+    except ImportError as error:
+        return {"error": str(error), "code": None, "library": None}
     try:
         pynvml.nvmlInit()
         devices = [nvml_device(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
