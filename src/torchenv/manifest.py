@@ -249,7 +249,7 @@ class Manifest:
         return tuple(each for each in self.environments if each.number in kept.readable_by and each.live)
 
     def last_used(self, number: int) -> datetime:
-        """Give the last moment at which an environment came into use or went out of it, else when it was made."""
+        """Give when an environment last came into use or went out of it, else when it was made."""
         moves = (each.at for each in self.switches if number in (each.from_, each.to))
         return max([self.number(number).created, *moves])
 

@@ -1,7 +1,7 @@
-"""What a killed torchenv leaves running, and how the next run comes after it; apart from `process`, which costs more.
+"""What a killed torchenv leaves running, and how the next run comes after it.
 
-After a `kill -9`, uv would go on writing into the directory that the next run clears. So whatever is started while a
-lock is held holds that lock too, and the next run ends it, or waits for it, before it begins.
+After a `kill -9`, uv would go on writing into the directory that the next run clears. So whatever is started
+while a lock is held holds that lock too, and the next run ends it, or waits for it, before it begins.
 """
 
 from __future__ import annotations

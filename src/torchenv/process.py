@@ -21,7 +21,10 @@ from torchenv.orphans import shared_handles
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A program with its arguments; `env` is added to the scrubbed environment it runs in, `without` left out."""
+    """A program with its arguments.
+
+    `env` is added to the scrubbed environment that it runs in, and `without` is left out of it.
+    """
 
     argv: tuple[str, ...]
     cwd: Path | None = None

@@ -1,9 +1,8 @@
-"""Which processes run from an environment: told by what they were started as, and by what they have loaded."""
+"""Which processes run from an environment: told by what they were started as and have loaded."""
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,11 +28,11 @@ class Process:
 Running = Callable[[Path], tuple[Process, ...]]
 
 
-def running(run: Callable[[], Runner]) -> Running:
-    """Make the `Running` of this system; `run` gives what starts programs, which Linux does without."""
-    if sys.platform == "linux":
+def running(system: str, run: Callable[[], Runner]) -> Running:
+    """Make the `Running` of a system; `run` gives what starts programs, which Linux does without."""
+    if system == "linux":
         return in_proc
-    return lambda directory: asked(run(), directory, system=sys.platform)
+    return lambda directory: asked(run(), directory, system=system)
 
 
 def in_proc(directory: Path, proc: Path = Path("/proc")) -> tuple[Process, ...]:
@@ -60,7 +59,7 @@ _CIM = (
     "powershell",
     "-NoProfile",
     "-Command",
-    'Get-CimInstance Win32_Process | ForEach-Object { "$($_.ProcessId)`t$($_.ExecutablePath)`t$($_.CommandLine)" }',
+    'gcim Win32_Process | % { "$($_.ProcessId)`t$($_.ExecutablePath)`t$($_.CommandLine)" }',
 )
 
 
@@ -85,7 +84,7 @@ def _in_proc(proc: Path, inside: str) -> Iterator[Process]:
 def _leads_inside(process: Path, name: str, inside: str) -> bool:
     """Say of a Python, whose program is that of its base, whether it was started as the one inside."""
     if "/" in name:
-        started_as = os.path.normpath(process / "cwd" / name if name.startswith(".") else name)
+        started_as = os.path.normpath((process / "cwd").readlink() / name)
         if started_as.startswith(inside):
             return True
     else:

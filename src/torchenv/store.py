@@ -182,7 +182,7 @@ class Store:
         try:
             self._wait_for(handle)
             try:
-                # On a full disk the others do not learn for whom they wait; that stops nobody from a rollback.
+                # On a full disk the others do not learn for whom they wait: no reason to refuse a rollback.
                 with suppress(OSError):
                     os.ftruncate(handle, 0)
                     os.lseek(handle, 0, os.SEEK_SET)

@@ -26,8 +26,8 @@ class Entry:
 def entry(environment: Environment, store: Store, environ: Mapping[str, str]) -> Entry:
     """Give what activation would change; raises `WorkspaceError` where the environment is not there.
 
-    PYTHONHOME and PYTHONPATH would lead its Python elsewhere. Devices that the plan left out are hidden, unless
-    the user has said which are to be seen.
+    PYTHONHOME and PYTHONPATH would lead its Python elsewhere. Devices that the plan left out are hidden,
+    unless the user has said which are to be seen.
     """
     directory = directory_of(environment, store)
     python = describe(directory).interpreter

@@ -16,6 +16,7 @@ from torchenv.settings import project_directory, workspace
 
 if TYPE_CHECKING:
     from torchenv.actions.ports import Ports
+    from torchenv.actions.switch import Outside
     from torchenv.catalogue import Catalogue
     from torchenv.host import Host
     from torchenv.indexes import Fetch
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from torchenv.process import Programs, Runner
     from torchenv.profile import Profile
     from torchenv.record import Environment
+    from torchenv.running import Running
     from torchenv.store import Store
 
 PROJECT_FILE = "torchenv.toml"
@@ -221,6 +223,25 @@ class Context:
 
         home = self.home or self.cwd
         return inherited(self.environ, lambda path: path.read_text("utf-8"), system=sys.platform, home=home)
+
+    @cached_property
+    def outside(self) -> Outside:
+        """What a switch needs beside the workspace."""
+        from torchenv.actions.switch import Outside
+
+        return Outside(running=self.running, now=self.now)
+
+    @cached_property
+    def running(self) -> Running:
+        """What tells which processes run from an environment."""
+        from torchenv.running import running
+
+        return running(sys.platform, lambda: self.run)
+
+    def agreed(self, question: str) -> bool:
+        """Ask a person; where nobody answers, the answer is no."""
+        self.say(f"{question} [y/N]")
+        return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
     def now(self) -> datetime:
         """Give the time, in UTC and to the second."""
