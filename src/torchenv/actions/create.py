@@ -10,6 +10,7 @@ from packaging.version import Version
 
 from torchenv.actions.adopt import Fallback, in_use
 from torchenv.actions.building import build, committed, not_as_locked, nothing_left_behind
+from torchenv.actions.fetchable import expiring
 from torchenv.actions.inside import Report, activation, look, mismatches
 from torchenv.actions.ports import Ports
 from torchenv.catalogue import Catalogue
@@ -71,6 +72,8 @@ def create(order: Order, ports: Ports) -> Made:
         say(f"choosing packages for torch {wanted.torch}")
         python = _interpreter(wanted, ports)
         lock = ports.installer.lock(_lock_request(order, python))
+        for each in expiring(lock):
+            say(f"note: {each}")
         if fallback is not None and _holds(fallback.installation, lock, wanted):
             _record_fallback(manifest, fallback, ports)
             return Made(environment=fallback.environment, new=False, fallback=fallback)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -11,6 +11,8 @@ from packaging.version import Version
 from torchenv.errors import ToolFailed
 from torchenv.indexes import Fetch, Missing
 from torchenv.lock import Lock, LockedFile, LockedPackage
+from torchenv.record import Environment
+from torchenv.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,22 @@ def fetchable(lock: Lock, head: Fetch) -> Fetchable:
     answers = list(zip(packages, there, strict=True))
     lost = tuple(Lost(package, package.files[0]) for package, found in answers if found is False)
     return Fetchable(lost, unknown=there.count(None))
+
+
+def irreplaceable(
+    environment: Environment, store: Store, head: Fetch, say: Callable[[str], None]
+) -> str | None:
+    """Say why an environment could not be built again from its lock; None where nothing speaks against it."""
+    path = store.lock_path(environment.number)
+    if not path.is_file():
+        return f"its lock {path} is gone"
+    lock = Lock.parse(path.read_text(encoding="utf-8"), str(path))
+    for each in expiring(lock):
+        say(f"note: {each}")
+    found = fetchable(lock, head)
+    if found.unknown:
+        say(f"note: for {found.unknown} packages of {environment} no index said whether they are still there")
+    return "; ".join(map(str, found.lost)) or None
 
 
 def expiring(lock: Lock) -> tuple[str, ...]:

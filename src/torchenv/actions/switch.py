@@ -59,7 +59,7 @@ def use(
 
 
 def rollback(named: str | None, store: Store, outside: Outside) -> Switched:
-    """Go back to the environment that `named` means, else to the one before; it reads neither packages nor network.
+    """Go back to the environment that `named` means, else to the one before; reads no package and no network.
 
     Raises `NothingSuits` where there is nothing to go back to.
     """

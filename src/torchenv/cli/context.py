@@ -16,6 +16,7 @@ from torchenv.settings import project_directory, workspace
 
 if TYPE_CHECKING:
     from torchenv.actions.ports import Ports
+    from torchenv.actions.remove import Irreplaceable
     from torchenv.actions.switch import Outside
     from torchenv.catalogue import Catalogue
     from torchenv.host import Host
@@ -158,6 +159,14 @@ class Context:
     @cached_property
     def fetch(self) -> Fetch:
         """What reads the pages of an index."""
+        return self._fetcher("GET")
+
+    @cached_property
+    def head(self) -> Fetch:
+        """What finds out whether a file is on an index, without fetching it."""
+        return self._fetcher("HEAD")
+
+    def _fetcher(self, method: str) -> Fetch:
         from torchenv.indexes import fetcher
 
         # The same way to the network as the programs that are started.
@@ -166,6 +175,7 @@ class Context:
             certificates=environ.get("SSL_CERT_FILE"),
             logins=environ.get("NETRC"),
             proxies=_proxies(environ) if "PIP_PROXY" in environ else None,
+            method=method,
         )
 
     @cached_property
@@ -237,6 +247,32 @@ class Context:
         from torchenv.running import running
 
         return running(sys.platform, lambda: self.run)
+
+    def irreplaceable(self, *, force: bool) -> Irreplaceable:
+        """What says why an environment could not be built again: nothing with `force` or `--offline`."""
+        if force or self.arguments.offline:
+            return lambda _: None
+        from torchenv.actions.fetchable import irreplaceable
+
+        return lambda environment: irreplaceable(environment, self.store, self.head, self.say)
+
+    def warn_of_surroundings(self, torch: str | None) -> None:
+        """Say what stands around an environment with this torch and may undo it."""
+        from torchenv.actions.surroundings import surroundings
+
+        for problem in surroundings(self.environ, self.project, torch=torch):
+            self.say(f"note: {problem.message}")
+
+    def progress(self, doing: str) -> Callable[[int, int], None]:
+        """Tell a person at a terminal how far something has come, by bytes, on one line."""
+
+        def tell(done: int, total: int) -> None:
+            if sys.stderr.isatty() and not self.arguments.quiet and total:
+                end = "\n" if done == total else ""
+                sys.stderr.write(f"\r{doing}: {done / total:.0%} of {total / 1e9:.2f} GB{end}")
+                sys.stderr.flush()
+
+        return tell
 
     def agreed(self, question: str) -> bool:
         """Ask a person; where nobody answers, the answer is no."""

@@ -8,6 +8,7 @@ from torchenv.cli.context import Context
 from torchenv.cli.options import add_choice, wish
 from torchenv.errors import NothingSuits
 from torchenv.plan import Outcome, Plan, Question, Wish, resolve
+from torchenv.record import Environment
 
 
 def options(parser: ArgumentParser) -> None:
@@ -63,8 +64,21 @@ def _make(plan: Plan, asked: Wish, context: Context) -> int:
         ignored=context.inherited.ignored,
     )
     made = create(order, context.ports)
+    context.warn_of_surroundings(made.environment.torch)
     if context.arguments.json:
         context.print_json(shown(made.environment, context.store))
     else:
         context.out(made_text(made, order))
+    if context.arguments.use:
+        _use(made.environment, context)
     return 0
+
+
+def _use(environment: Environment, context: Context) -> None:
+    from torchenv.actions.switch import use
+    from torchenv.render.switch import switch_text
+
+    proof = context.profile.smoke.required
+    switched = use(str(environment.number), context.store, context.outside, why="create", proof=proof)
+    # With --json the document on stdout is what was made.
+    (context.say if context.arguments.json else context.out)(switch_text(switched))

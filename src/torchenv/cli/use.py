@@ -22,6 +22,7 @@ def run(arguments: Namespace, context: Context) -> int:
 
     proof = context.profile.smoke.required
     switched = use(arguments.environment, context.store, context.outside, force=arguments.force, proof=proof)
+    context.warn_of_surroundings(switched.now.torch)
     if arguments.json:
         context.print_json(switch_document(switched))
     else:
