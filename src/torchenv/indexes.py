@@ -133,8 +133,10 @@ def fetcher(
         try:
             secure = HTTPSHandler(context=create_default_context(cafile=certificates))
         except OSError as error:
-            said = f"the certificates in {certificates} cannot be read: {error.strerror or error}"
-            raise InputError(said, hint="SSL_CERT_FILE, REQUESTS_CA_BUNDLE or PIP_CERT names it") from None
+            raise InputError(
+                f"the certificates in {certificates} cannot be read: {error.strerror or error}",
+                hint="SSL_CERT_FILE, REQUESTS_CA_BUNDLE or PIP_CERT names that file",
+            ) from None
         opener = build_opener(secure, ProxyHandler(None if proxies is None else dict(proxies)))
         request = Request(address, headers={"Accept": _ACCEPT}, method=method)  # noqa: S310
         if login := _login(url, logins):
@@ -147,8 +149,8 @@ def fetcher(
             error.close()
             if error.code in _NOT_THERE:
                 return Missing(error.code)
-            hint = "put its login into ~/.netrc" if error.code == 401 else None
-            raise IndexFailed(f"the index at {address} answered {error.code}", hint=hint) from None
+            cure = "put its login into ~/.netrc" if error.code == 401 else None
+            raise IndexFailed(f"the index at {address} answered {error.code}", hint=cure) from None
         except (OSError, ValueError) as error:
             raise IndexFailed(
                 f"the index at {address} cannot be reached: {getattr(error, 'reason', error)}",

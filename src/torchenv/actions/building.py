@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from packaging.version import Version
@@ -11,6 +11,7 @@ from packaging.version import Version
 from torchenv.actions.inside import Report
 from torchenv.actions.ports import Ports
 from torchenv.environments import describe
+from torchenv.errors import TorchenvError
 from torchenv.fingerprint import fingerprint
 from torchenv.isolation import isolate
 from torchenv.lock import Lock
@@ -24,7 +25,9 @@ def nothing_left_behind(ports: Ports) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        ports.store.clear_unfinished()
+        # What stopped the run is what people must read; what the disk refuses now is left to the next run.
+        with suppress(TorchenvError):
+            ports.store.clear_unfinished()
         raise
 
 

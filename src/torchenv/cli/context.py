@@ -103,14 +103,27 @@ class Context:
         from torchenv import resources
         from torchenv.profile import Profile
 
-        named = getattr(self.arguments, "profile", None) or self.environ.get("TORCHENV_PROFILE")
-        if named is None and self.project is not None and (self.project / PROJECT_FILE).is_file():
-            named = str(self.project / PROJECT_FILE)
+        path = self.profile_path
+        if path is not None:
+            return Profile.from_toml(read_text(path, "the profile"), self._shown(path))
+        return Profile.from_toml(*resources.profile(self._profile_name or "default"))
+
+    @cached_property
+    def profile_path(self) -> Path | None:
+        """The file that the profile is read from, unless it is one that comes with torchenv."""
+        named = self._profile_name
         if named is None:
-            return Profile.from_toml(*resources.profile("default"))
-        if named.endswith(".toml") or "/" in named or "\\" in named:
-            return Profile.from_toml(read_text(self.cwd / named, "the profile"), named)
-        return Profile.from_toml(*resources.profile(named))
+            own = self.project / PROJECT_FILE if self.project else None
+            return own if own is not None and own.is_file() else None
+        is_file = named.endswith(".toml") or "/" in named or "\\" in named
+        return self.cwd / named if is_file else None
+
+    @property
+    def _profile_name(self) -> str | None:
+        return getattr(self.arguments, "profile", None) or self.environ.get("TORCHENV_PROFILE")
+
+    def _shown(self, path: Path) -> str:
+        return str(path.relative_to(self.cwd)) if path.is_relative_to(self.cwd) else str(path)
 
     @cached_property
     def host(self) -> Host:
@@ -120,7 +133,16 @@ class Context:
         files = getattr(self.arguments, "host", None)
         if files:
             return Host.from_json(read_text(self.cwd / files[0], "the host file"), files[0])
-        return self.probe()
+        host = self.probe()
+        if getattr(self.arguments, "capability", None) is None and self._unknown_card(host):
+            from torchenv.probe.ask_torch import asked
+
+            return asked(host, self.run)
+        return host
+
+    def _unknown_card(self, host: Host) -> bool:
+        unknown = (each for each in host.nvidia.devices if each.compute_capability is None)
+        return any(self.catalogue.capability_named(each.name) is None for each in unknown)
 
     def environment(self, named: str | None, *, removed: bool = False) -> Environment:
         """Give the environment that the user means, or the one in use; raises `TorchenvError`."""
