@@ -240,8 +240,7 @@ class Context:
     def _uv(self) -> Installer:
         from torchenv.installers.uv import Uv, uv_program
 
-        wanted = self.profile.install.link_mode
-        link_mode = None if wanted == "auto" else wanted
+        link_mode = self.profile.install.link_mode
         return Uv(self.run, program=uv_program(), link_mode=link_mode, offline=self._offline)
 
     @cached_property
