@@ -171,6 +171,15 @@ class Store:
         """Where the lines of an environment's fingerprint are kept."""
         return self.root / "fingerprints" / f"{number}.txt"
 
+    @property
+    def index_path(self) -> Path:
+        """Where the index of checkpoints is, which a scan can make again."""
+        return self.root / "checkpoints.json"
+
+    def kept_path(self, digest: str) -> Path:
+        """Where the files of a lifeboat are listed with their hashes, by its digest."""
+        return self.root / "kept" / f"{digest.rpartition(':')[2][:16]}.json"
+
     # Writing.
 
     @contextmanager
@@ -231,6 +240,14 @@ class Store:
     def write_fingerprint(self, number: int, text: str) -> Path:
         """Keep the lines of a fingerprint, so that a difference can be named later."""
         return self._keep(self.fingerprint_path(number), text)
+
+    def write_index(self, text: str) -> Path:
+        """Keep the index of checkpoints."""
+        return self._keep(self.index_path, text)
+
+    def write_kept(self, digest: str, text: str) -> Path:
+        """Keep the list of the files of a lifeboat."""
+        return self._keep(self.kept_path(digest), text)
 
     def write_constraints(self, environment: Environment, text: str) -> Path:
         """Leave in a new environment what keeps a later install by hand from replacing its packages."""
