@@ -122,7 +122,7 @@ def downgrade_runs(
         complete = [save for save in run.saves if save.complete]
         for save in complete[-1:] if newest else complete:
             for path in _distributed(save, index, target):
-                aim = None if to is None else _below(to, root, path)
+                aim = _aim(save, path, root, to, target)
                 try:
                     copied = downgrade(path, target, to=aim, copy=copy, progress=progress)
                 except (NothingSuits, InputError) as error:
@@ -140,7 +140,10 @@ def _distributed(save: Save, index: Index, target: Target) -> list[str]:
     return [part.path for part in unread if part.found.format == "dcp"]
 
 
-def _below(to: str, root: str, path: str) -> str:
+def _aim(save: Save, path: str, root: str, to: str | None, target: Target) -> str:
+    """Name the copy of a part: what a save holds stays together."""
+    if to is None:
+        return f"{save.path}-for-{target.torch}{path.removeprefix(save.path)}"
     name = path.removeprefix(root).lstrip("/\\") or Path(root).name
     return f"{to.rstrip('/')}/{name}"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from torchenv.actions.run import directory_of
 from torchenv.environments import describe
 from torchenv.errors import NothingSuits, TorchenvError, WorkspaceError
+from torchenv.lifeboat import told
 from torchenv.manifest import Manifest
 from torchenv.record import Environment, Kind, Run, State
 from torchenv.running import Process, Running
@@ -37,10 +38,11 @@ class Switched:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outside:
-    """What a switch needs beside the workspace: who runs, and the time in UTC."""
+    """What a switch needs beside the workspace: who runs, the time in UTC, and who is warned beforehand."""
 
     running: Running
     now: Callable[[], datetime]
+    say: Callable[[str], None] = lambda _: None
 
 
 def use(
@@ -128,6 +130,8 @@ def _switched(
     if (reason := unusable(target, store)) is not None:
         again = f"`torchenv restore {target.number}` builds it again from its lock" if target.lock else None
         raise WorkspaceError(f"environment {target} cannot be used: {reason}", hint=again)
+    for line in (line for run in manifest.runs for line in told(run, target)):
+        outside.say(line)
     before = manifest.in_use
     changed = drift(target, Path(target.path))
     said = (*said, *([changed] if changed else ["its interpreter and its torch are in place"]))

@@ -260,7 +260,7 @@ class Context:
         """What a switch needs beside the workspace."""
         from torchenv.actions.switch import Outside
 
-        return Outside(running=self.running, now=self.now)
+        return Outside(running=self.running, now=self.now, say=self.say)
 
     @cached_property
     def running(self) -> Running:

@@ -174,9 +174,11 @@ class ObjectDraft:
 
 
 def _mark(info: Mapping[str, Any]) -> int:
-    """Give a number that is another one once the object is."""
-    told = next((info[key] for key in ("ETag", "etag", *_TIMES) if key in info), 0)
-    return int.from_bytes(hashlib.sha256(str(told).encode()).digest()[:6], "big")
+    """Give a number that is another one once the object is: its time in nanoseconds, else one below zero."""
+    if seconds := _seconds(info):
+        return int(seconds * 1_000_000_000)
+    told = info.get("ETag") or info.get("etag") or ""
+    return -int.from_bytes(hashlib.sha256(str(told).encode()).digest()[:6], "big")
 
 
 def _seconds(info: Mapping[str, Any]) -> float:

@@ -39,6 +39,7 @@ class Part(NamedTuple):
 class Save:
     """All that a run wrote at one step: `checkpoint-500` may hold a model, an optimizer and more."""
 
+    path: str
     name: str
     step: int | None
     parts: list[Part] = field(default_factory=list)
@@ -134,11 +135,12 @@ def runs_of(index: Index, shown: Callable[[str], str]) -> list[Saves]:
                 at = f"{address}/{found.name}" if found.name else address
                 parts = _parts(at)
                 where = standing(parts, first)
-                run = shown(_joined(at, parts, where.part))
                 name = parts[where.part]
+                run = shown(_joined(at, parts, where.part))
                 save = runs.setdefault(run, {}).get(name)
                 if save is None:
-                    save = runs[run][name] = Save(name, where.step)
+                    path = shown(_joined(at, parts, where.part + 1))
+                    save = runs[run][name] = Save(path, name, where.step)
                 save.parts.append(Part(shown(at), each, found))
     return [
         Saves(path, sorted(saves.values(), key=lambda save: save.order))
