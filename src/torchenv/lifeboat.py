@@ -34,7 +34,10 @@ def newest_lifeboat(manifest: Manifest, number: int) -> Lifeboat | None:
 
 
 def advice(manifest: Manifest, most: timedelta | None, now: datetime) -> str | None:
-    """Say what is to be kept before the environment in use becomes the one to fall back to; None: nothing."""
+    """Say what to keep before the environment in use becomes the one to fall back to; None: nothing.
+
+    `most` is how old the newest lifeboat may be.
+    """
     current = manifest.in_use
     if current is None:
         return "no checkpoint is kept to fall back on: keep one with `torchenv checkpoints keep`"

@@ -10,10 +10,12 @@ from typing import NamedTuple
 _SAID = re.compile(
     r"(?<![a-z])(global[-_]?step|step|iteration|iter|checkpoint|ckpt|epoch)[-_=]?(\d+)", re.IGNORECASE
 )
-# 1000, 1000.pt, and 1000-for-2.14, as a downgraded copy is called
-_BARE = re.compile(r"(\d+)(-for-[\d.]+)?(\.[a-z]\w*)?")
+# 1000, 1000.pt
+_BARE = re.compile(r"(\d+)(\.[a-z]\w*)?")
 # model_1000.pt
-_LAST = re.compile(r".*[-_.](\d+)(-for-[\d.]+)?(\.[a-z]\w*)?")
+_LAST = re.compile(r".*[-_](\d+)(\.[a-z]\w*)?")
+# step-100-for-2.14: a downgraded copy is of the step of its original
+_COPY = re.compile(r"-for-\d[\d.]*$")
 
 
 class Standing(NamedTuple):
@@ -29,6 +31,7 @@ def standing(parts: Sequence[str], first: int = 0) -> Standing:
     A save may hold several checkpoints, as checkpoint-500/optimizer.pt, so the innermost part that says
     `step`, `checkpoint` or the like counts, and only without one the last part's own number.
     """
+    parts = [_COPY.sub("", each) for each in parts]
     last = len(parts) - 1
     for part in range(last, first - 1, -1):
         if (step := _said(parts[part])) is not None:

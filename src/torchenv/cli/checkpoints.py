@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
@@ -61,11 +60,6 @@ def run(arguments: Namespace, context: Context) -> int:
     ](arguments, context)
 
 
-def system() -> str:
-    """Name this system as checkpoints do."""
-    return {"win32": "windows", "darwin": "darwin"}.get(sys.platform, "linux")
-
-
 def _scan(arguments: Namespace, context: Context) -> int:
     from torchenv.actions.checkpoints import roots_of, scan_and_record
     from torchenv.places import place
@@ -79,7 +73,7 @@ def _scan(arguments: Namespace, context: Context) -> int:
         [place(each) for each in roots],
         context.store,
         whole=not arguments.paths,
-        system=system(),
+        system=context.system,
         say=context.say,
     )
     if arguments.json:
@@ -96,9 +90,9 @@ def _show(arguments: Namespace, context: Context) -> int:
 
     if arguments.paths:
         places = [place(address_of(each, context.cwd)) for each in arguments.paths]
-        scanned = examine(places, context.store, system=system(), say=context.say)
+        scanned = examine(places, context.store, system=context.system, say=context.say)
     else:
-        scanned = recorded(context.store, system=system())
+        scanned = recorded(context.store, system=context.system)
     if arguments.json:
         context.print_json(checkpoints_document(scanned, context.now()))
     else:
@@ -127,7 +121,7 @@ def _keep(arguments: Namespace, context: Context) -> int:
             each,
             context.store,
             copy=arguments.copy,
-            system=system(),
+            system=context.system,
             progress=context.progress(f"hashing {each}"),
         )
         kept.append(as_json(keeping.kept))
@@ -157,7 +151,7 @@ def _downgrade(arguments: Namespace, context: Context) -> int:
     from torchenv.actions.downgrade import Target, downgrade, downgrade_runs
     from torchenv.render.checkpoints import copied_document, copied_text
 
-    target = Target.of(arguments.target, context.store.read(), system())
+    target = Target.of(arguments.target, context.store.read(), context.system)
     source = address_of(arguments.source, context.cwd)
     to = address_of(arguments.to, context.cwd) if arguments.to else None
     if to == source:
