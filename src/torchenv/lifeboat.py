@@ -56,9 +56,10 @@ def told(run: Run, environment: Environment) -> Iterator[str]:
     """Tell what an environment reads of a run, as the last scan saw it; nothing where it reads the newest."""
     number, newest = environment.number, run.newest
     readable = run.newest_readable.get(number)
-    if newest is not None and readable != newest:
+    back = behind(newest, readable)
+    # A copy of the newest that can be read is as good.
+    if newest is not None and readable != newest and back != 0:
         needs = f" (it needs torch {run.needs})" if run.needs else ""
-        back = behind(newest, readable)
         found = f"{readable} is the newest that can" if readable else "none of the run can"
         steps = f", {back} steps behind" if back else ""
         yield f"{run.path}: {newest} cannot be read by environment {environment}{needs}; {found}{steps}"

@@ -31,15 +31,14 @@ def standing(parts: Sequence[str], first: int = 0) -> Standing:
     A save may hold several checkpoints, as checkpoint-500/optimizer.pt, so the innermost part that says
     `step`, `checkpoint` or the like counts, and only without one the last part's own number.
     """
-    parts = [_COPY.sub("", each) for each in parts]
     last = len(parts) - 1
     for part in range(last, first - 1, -1):
         if (step := _said(parts[part])) is not None:
             return Standing(part, step)
     for part in range(last, first - 1, -1):
-        if match := _BARE.fullmatch(parts[part]):
+        if match := _BARE.fullmatch(_original(parts[part])):
             return Standing(part, int(match[1]))
-    match = _LAST.fullmatch(parts[last])
+    match = _LAST.fullmatch(_original(parts[last]))
     return Standing(last, int(match[1]) if match else None)
 
 
@@ -48,12 +47,21 @@ def step_of(name: str) -> int | None:
     return standing([name]).step
 
 
+def is_copy(name: str) -> bool:
+    """Whether a save is by its name a downgraded copy of another."""
+    return _COPY.search(name) is not None
+
+
 def behind(newest: str | None, readable: str | None) -> int | None:
     """Say how many steps one save lies behind another; None where their names do not tell."""
     if newest is None or readable is None:
         return None
     ahead, back = step_of(newest), step_of(readable)
     return None if ahead is None or back is None else ahead - back
+
+
+def _original(name: str) -> str:
+    return _COPY.sub("", name)
 
 
 def _said(name: str) -> int | None:

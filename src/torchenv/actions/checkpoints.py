@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchenv.errors import InputError, WorkspaceError
+from torchenv.garbage import no_garbage_collection
 from torchenv.manifest import Manifest
 from torchenv.places import Place, is_remote
 from torchenv.record import Environment, Kept, Run
@@ -49,7 +50,9 @@ class Paths:
     def shown(self, address: str) -> str:
         """Give the path by which an address is recorded."""
         inside = f"{self.base}{os.sep}"
-        return address.removeprefix(inside).replace(os.sep, "/") if address.startswith(inside) else address
+        if not address.startswith(inside):
+            return address
+        return address[len(inside) :] if os.sep == "/" else address[len(inside) :].replace(os.sep, "/")
 
     def address(self, shown: str) -> str:
         """Give the address of what is recorded by this path."""
@@ -63,7 +66,8 @@ def examine(places: Sequence[Place], store: Store, *, system: str, say: Say) -> 
 
 def recorded(store: Store, *, system: str) -> Scanned:
     """Give what the last scan found; raises `WorkspaceError` where there was none."""
-    index = read_index(store)
+    with no_garbage_collection():
+        index = read_index(store)
     if index is None:
         hint = "`torchenv checkpoints scan` makes it"
         raise WorkspaceError(f"there is no index of checkpoints in {store.root}", hint=hint)
@@ -77,10 +81,17 @@ def scan_and_record(
 
     `whole` says that these are all the roots there are; else what was found below others stays.
     """
+    with no_garbage_collection():
+        return _scan_and_record(places, store, whole=whole, system=system, say=say)
+
+
+def _scan_and_record(
+    places: Sequence[Place], store: Store, *, whole: bool, system: str, say: Say
+) -> tuple[Scanned, tuple[Run, ...]]:
     before = read_index(store)
     index = scan(places, before, say)
     if before is not None and not whole:
-        _take_over(before, index)
+        index.roots = {**before.roots, **index.roots}
     with store.locked("torchenv checkpoints scan"):
         manifest = store.read()
         scanned = _judged(index, manifest, store, system)
@@ -124,16 +135,6 @@ def address_of(text: str, beside: Path) -> str:
     if is_remote(text):
         return text.rstrip("/")
     return os.path.normpath(beside / Path(text.removeprefix("file://")).expanduser())
-
-
-def _take_over(before: Index, index: Index) -> None:
-    for root, seen in before.roots.items():
-        if root not in index.roots:
-            for each in seen.values():
-                each.found = [
-                    found._replace(reader=index.number(before.readers[found.reader])) for found in each.found
-                ]
-            index.roots[root] = seen
 
 
 def _judged(index: Index, manifest: Manifest, store: Store, system: str) -> Scanned:

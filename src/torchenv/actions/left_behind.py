@@ -9,6 +9,7 @@ from torchenv.actions.checkpoints import Paths, read_index, scan_and_record
 from torchenv.actions.downgrade import Copied, Target, downgrade_runs
 from torchenv.actions.switch import Switched
 from torchenv.errors import TorchenvError
+from torchenv.garbage import no_garbage_collection
 from torchenv.places import Progress, place
 from torchenv.record import Environment, Run
 from torchenv.scan.runs import Judge, Saves, runs_of
@@ -31,6 +32,11 @@ def left_behind(switched: Switched, store: Store, system: str) -> tuple[Left, ..
     """Tell of every run, from the index where there is one, else from the manifest's line of it."""
     if not switched.runs:
         return ()
+    with no_garbage_collection():
+        return _left_behind(switched, store, system)
+
+
+def _left_behind(switched: Switched, store: Store, system: str) -> tuple[Left, ...]:
     index = read_index(store)
     if index is None:
         return tuple(_by_line(run, switched.now) for run in switched.runs)
@@ -57,7 +63,8 @@ def copied_along(
     copies: list[Copied] = []
     refused: list[str] = []
     for run in switched.runs:
-        if run.newest is None or run.newest_readable.get(now.number) == run.newest:
+        readable = run.newest_readable.get(now.number)
+        if run.newest is None or readable == run.newest or behind(run.newest, readable) == 0:
             continue
         address = paths.address(f"{run.path}/{run.newest}")
         if now.number not in run.downgrades_for:

@@ -22,21 +22,21 @@ def scan(roots: Sequence[Place], before: Index | None, say: Callable[[str], None
     `before` is what an earlier scan found, and what has not changed since is not read again.
     Raises `InputError` for a root that is not there.
     """
-    index = Index()
+    index = before.without_roots() if before else Index()
     for root in roots:
         known = before.roots.get(root.address, {}) if before else {}
-        index.roots[root.address] = dict(_scanned(root, known, before, index, say))
+        index.roots[root.address] = dict(_scanned(root, known, index, say))
     return index
 
 
 def _scanned(
-    root: Place, known: dict[str, Seen], before: Index | None, index: Index, say: Callable[[str], None]
+    root: Place, known: dict[str, Seen], index: Index, say: Callable[[str], None]
 ) -> Iterator[tuple[str, Seen]]:
     try:
         for address, folder in root.walk({each: seen.folder for each, seen in known.items()}):
             seen = known.get(address)
-            if seen is not None and before is not None and seen.folder.files == folder.files:
-                yield address, Seen(folder, [_moved(each, before, index) for each in seen.found])
+            if seen is not None and seen.folder.files == folder.files:
+                yield address, Seen(folder, seen.found)
             elif folder.files:
                 yield address, Seen(folder, list(_looked_at(root, address, folder, index)))
                 index.read += 1
@@ -46,11 +46,6 @@ def _scanned(
         raise InputError(f"{root.address} is not there", hint="name a root that is") from None
     except OSError as error:
         raise InputError(f"{root.address} cannot be looked into: {error.strerror or error}") from None
-
-
-def _moved(found: Found, before: Index, index: Index) -> Found:
-    number = index.number(before.readers[found.reader])
-    return found if number == found.reader else found._replace(reader=number)
 
 
 def _looked_at(root: Place, address: str, folder: Folder, index: Index) -> Iterator[Found]:

@@ -51,6 +51,10 @@ class Index:
     read: int = 0  # folders whose checkpoints had to be read anew
     _numbers: dict[Reader, int] = field(default_factory=dict)
 
+    def without_roots(self) -> Index:
+        """Give an index that holds no checkpoint yet and numbers the readers as this one does."""
+        return Index(list(self.readers), _numbers=dict(self._numbers))
+
     def add(self, checkpoint: Checkpoint, name: str) -> Found:
         """Put what is known of a checkpoint into the form of the index."""
         return Found(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import PurePath
 from typing import Literal, NamedTuple
 
 from torchenv.checkpoints.values import Checkpoint, Reader
+from torchenv.places import is_remote
 from torchenv.record import Environment, Run
 from torchenv.scan.index import Found, Index, Seen
-from torchenv.steps import standing
+from torchenv.steps import is_copy, standing
 
 Verdict = Literal["readable", "unreadable", "unknown"]
 _NAMED = 10  # newer broken saves that the manifest names
@@ -50,9 +51,12 @@ class Save:
 
     @property
     def order(self) -> tuple[int, int, str]:
-        """What sorts the saves of a run, the oldest first; one without a step goes by its time."""
+        """What sorts the saves of a run, the oldest first; one without a step goes by its time.
+
+        A copy comes before its original: what was saved is the newest, whoever reads it.
+        """
         if self.step is not None:
-            return (self.step, 0, self.name)
+            return (self.step, 0 if is_copy(self.name) else 1, self.name)
         return (-1, max(part.modified for part in self.parts), self.name)
 
 
@@ -129,23 +133,24 @@ def runs_of(index: Index, shown: Callable[[str], str]) -> list[Saves]:
     """Group into runs; `shown` gives the path by which the record names an address."""
     runs: dict[str, dict[str, Save]] = {}
     for root, seen in index.roots.items():
-        first = max(0, len(_parts(root)) - 1)
+        # Strings, split and joined: a path object for each of thousands takes longer than the scan.
+        between = "/" if is_remote(root) else os.sep
+        first = root.count(between)
         for address, each in seen.items():
             for found in each.found:
-                at = f"{address}/{found.name}" if found.name else address
-                parts = _parts(at)
-                where = standing(parts, first)
-                name = parts[where.part]
-                run = shown(_joined(at, parts, where.part))
-                save = runs.setdefault(run, {}).get(name)
+                at = f"{address}{between}{found.name}" if found.name else address
+                parts = at.split(between)
+                where, step = standing(parts, first)
+                saves = runs.setdefault(between.join(parts[:where]) or between, {})
+                save = saves.get(parts[where])
                 if save is None:
-                    path = shown(_joined(at, parts, where.part + 1))
-                    save = runs[run][name] = Save(path, name, where.step)
+                    path = shown(between.join(parts[: where + 1]))
+                    save = saves[parts[where]] = Save(path, parts[where], step)
                 save.parts.append(Part(shown(at), each, found))
-    return [
-        Saves(path, sorted(saves.values(), key=lambda save: save.order))
-        for path, saves in sorted(runs.items())
+    grouped = [
+        Saves(shown(run), sorted(saves.values(), key=lambda save: save.order)) for run, saves in runs.items()
     ]
+    return sorted(grouped, key=lambda run: run.path)
 
 
 def needs_plain_path(python: str | None) -> bool:
@@ -183,14 +188,3 @@ def _needs(save: Save, judge: Judge) -> str | None:
 
     oldest = [judge.reader(part.found).torch.oldest for part in save.parts]
     return max((each for each in oldest if each), key=Version, default=None)
-
-
-def _parts(address: str) -> Sequence[str]:
-    scheme, found, rest = address.partition("://")
-    return [f"{scheme}://", *rest.split("/")] if found else PurePath(address).parts
-
-
-def _joined(address: str, parts: Sequence[str], end: int) -> str:
-    if "://" in address:
-        return parts[0] + "/".join(parts[1:end])
-    return str(PurePath(*parts[:end]))
