@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Look for no garbage meanwhile: among hundreds of thousands of new values that takes half of the time."""
+    """Look for no garbage meanwhile: that takes half of the time of making them."""
     enabled = gc.isenabled()
     gc.disable()
     try:
