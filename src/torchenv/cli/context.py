@@ -91,8 +91,20 @@ class Context:
         """The packaged catalogue, with the user's own laid over it."""
         from torchenv import resources
 
+        return resources.catalogue(self.own_catalogue)
+
+    @property
+    def own_catalogue(self) -> Path | None:
+        """The user's own: `--catalogue`, else TORCHENV_CATALOGUE, else the one among the user's settings."""
         named = getattr(self.arguments, "catalogue", None) or self.environ.get("TORCHENV_CATALOGUE")
-        return resources.catalogue(self.cwd / named if named else None)
+        if named:
+            return self.cwd / named
+        if self.home is None:
+            return None
+        from platformdirs import user_config_path
+
+        path = user_config_path("torchenv", appauthor=False) / "catalogue.toml"
+        return path if path.is_file() else None
 
     @cached_property
     def profile(self) -> Profile:
