@@ -26,7 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("list", "the environments of this workspace"),
     "show": ("show", "one environment, with its plan, lock and proofs"),
     "run": ("run", "run a command in an environment"),
-    "catalogue": ("catalogue", "what PyTorch publishes: show, or check it against the indexes"),
+    "catalogue": ("catalogue", "what PyTorch publishes: show it, check it against the indexes, update it"),
 }
 
 INTERRUPTED = 130
