@@ -22,12 +22,12 @@ def options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace, context: Context) -> int:
     """Gather, decide, apply, report."""
-    from torchenv.render.plan import decision_text
+    from torchenv.render.plan import decision_text, refusal_text
 
     asked = wish(arguments, context.environ, context.profile)
     host = context.host if arguments.dry_run else _host(context)
     plan = _decided(Question(host=host, wish=asked, catalogue=context.catalogue), context)
-    context.say(decision_text(plan))
+    context.say(decision_text(plan) if plan.build else refusal_text(plan))
     if arguments.json and (arguments.dry_run or plan.build is None):
         context.print_json(plan.to_document())
     if plan.build is None:
