@@ -146,6 +146,9 @@ def serving(index: Index) -> Iterator[Index]:
             self._send(body=False)
 
         def _send(self, *, body: bool) -> None:
+            if self.path.startswith("http://"):
+                # Asked as a proxy, the server answers for every host alike.
+                self.path = "/" + self.path.split("/", 3)[3]
             if index.lets_in(self.headers.get("Authorization")):
                 status, kind, content = index.answer(self.path, self.headers.get("Accept", ""))
             else:
