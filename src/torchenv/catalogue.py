@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TypeVar
 
@@ -215,6 +216,7 @@ class Catalogue:
     nvidia_names: Mapping[str, Capability] = field(repr=False)
     amd_names: Mapping[str, str] = field(repr=False)
     from_source: Mapping[str, str] = field(default_factory=dict)
+    brings: tuple[str, ...] = ()
 
     @cached_property
     def tags(self) -> frozenset[str]:
@@ -225,6 +227,13 @@ class Catalogue:
     def family(self) -> frozenset[str]:
         """The names of the packages that belong to torch in any release."""
         return frozenset({"torch"}.union(*(release.companions for release in self.releases)))
+
+    def brought(self, name: str) -> bool:
+        """Say whether a package, by its normalised name, is one that torch's own wheels bring along."""
+        backends = (backend for release in self.releases for backend in release.backends)
+        return any(fnmatchcase(name, each) for each in self.brings) or any(
+            name in each.family for each in backends
+        )
 
     def matching(self, wanted: str) -> tuple[Release, ...]:
         """Give the releases that a version, a line, a range or `latest` means, newest first.
@@ -311,12 +320,13 @@ class Catalogue:
             },
             amd_names={name: gfx for gfx in names.table("amd") for name in names.table("amd").strings(gfx)},
             from_source=_texts(table.table("from-source")),
+            brings=table.table("brings").strings("names"),
         )
 
 
 _KEYS = frozenset(
     {"schema", "compiled", "index", "driver-floor", "driver-paired", "generation", "capabilities"}
-    | {"kernel-rule", "no-wheels", "from-source", "names", "release"}
+    | {"kernel-rule", "no-wheels", "from-source", "brings", "names", "release"}
 )
 _RELEASE_KEYS = frozenset(
     {"version", "date", "requires-python", "pythons", "glibc", "macos", "default", "package-index"}

@@ -65,7 +65,8 @@ class Distribution:
     """An installed package, by its `*.dist-info` directory.
 
     `requested` means that someone asked for it by name; `direct_url` is the text of the file that says
-    it came from a path, an archive or a repository rather than from an index.
+    it came from a path, an archive or a repository rather than from an index; `installer` names who put
+    it there, such as pip, uv or conda.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Distribution:
     requested: bool = False
     requires: tuple[str, ...] = ()
     direct_url: str | None = None
+    installer: str | None = None
 
     def record(self) -> Iterator[RecordLine]:
         """Give the files that its installer says it wrote; none where the installer keeps no list."""
@@ -128,6 +130,14 @@ def distributions(installation: Installation) -> tuple[Distribution, ...]:
             if distribution:
                 found.setdefault(canonical(distribution.name), distribution)
     return tuple(found[name] for name in sorted(found))
+
+
+def recorded_digests(installation: Installation) -> dict[str, str]:
+    """Give the files that pip's RECORD or conda vouches for, by path, each with its hexadecimal SHA-256."""
+    digests = dict(_conda_digests(installation.path)) if installation.layout is Layout.CONDA else {}
+    for distribution in distributions(installation):
+        digests |= {str(line.path): line.digest for line in distribution.record() if line.digest}
+    return digests
 
 
 def strayed_scripts(installation: Installation) -> tuple[tuple[Path, str], ...]:
@@ -304,6 +314,7 @@ def _distribution(info: Path) -> Distribution | None:
         requested=(info / "REQUESTED").is_file(),
         requires=tuple(value.strip() for key, value in fields if key == "Requires-Dist"),
         direct_url=_read(info / "direct_url.json"),
+        installer=(_read(info / "INSTALLER") or "").strip() or None,
     )
 
 
@@ -315,6 +326,19 @@ def _started_by(script: Path) -> str | None:
     # '''exec' "/home/u/my project/.venv/bin/python" "$0" "$@"
     match = re.match(rb"""#!\s*(?:/bin/sh\s+'''exec'\s+"?)?([^"\n]*python[^"\n/\\]*?)(?:"|\s|$)""", head)
     return os.fsdecode(match[1]) if match else None
+
+
+def _conda_digests(path: Path) -> Iterator[tuple[str, str]]:
+    import json
+
+    for meta in (path / "conda-meta").glob("*.json"):
+        # Where conda wrote the prefix into a file, that file has a digest of its own:
+        # {"_path": "bin/pip", "path_type": "hardlink", "sha256": "…", "sha256_in_prefix": "…"}
+        paths = json.loads(_read(meta) or "{}").get("paths_data", {}).get("paths", ())
+        for each in paths:
+            digest = each.get("sha256_in_prefix") or each.get("sha256")
+            if digest and each.get("path_type") == "hardlink":
+                yield os.path.normpath(f"{path}/{each['_path']}"), digest
 
 
 def _hexadecimal(digest: str) -> str | None:

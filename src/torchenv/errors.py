@@ -40,6 +40,10 @@ class IndexFailed(ToolFailed):
     """An index does not answer, lets nobody in, or lacks something: mend the way to it, or name another."""
 
 
+class Unobtainable(IndexFailed):
+    """A package cannot be had as it was asked for: ask for another version of it, or leave it out."""
+
+
 class WorkspaceError(TorchenvError):
     """The workspace is not as its manifest says, or another run holds it."""
 

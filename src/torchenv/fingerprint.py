@@ -12,7 +12,7 @@ from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 
-from torchenv.environments import Installation, Layout, distributions
+from torchenv.environments import Installation, Layout, recorded_digests
 
 # Other environments and the cache of a conda base lie inside it, and are none of its own.
 _CONDA_OTHERS = frozenset({"envs", "pkgs"})
@@ -78,14 +78,7 @@ _SAID = {
 
 def fingerprint(installation: Installation) -> Fingerprint:
     """Look at every file of an environment but byte-code caches; read those that no RECORD vouches for."""
-    vouched = {
-        str(line.path)
-        for distribution in distributions(installation)
-        for line in distribution.record()
-        if line.digest
-    }
-    if installation.layout is Layout.CONDA:
-        vouched |= _vouched_by_conda(installation.path)
+    vouched = recorded_digests(installation)
     found = dict(files_of(installation))
     read = [path for path, status in found.items() if stat.S_ISREG(status.st_mode) and path not in vouched]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -114,14 +107,15 @@ def files_of(installation: Installation) -> Iterator[tuple[str, os.stat_result]]
     """Give every file and link of an environment but byte-code caches; a link to a directory is a link."""
     waiting = [str(root) for root in roots(installation)]
     while waiting:
-        # What vanishes under the eye, or may not be read, is not there for this user.
-        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+        # A directory that may not be read, or that vanishes under the eye, is empty for this user.
+        with suppress(PermissionError, FileNotFoundError), os.scandir(waiting.pop()) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     if entry.name != "__pycache__":
                         waiting.append(entry.path)
                 elif not entry.name.endswith(".pyc"):
-                    yield entry.path, entry.stat(follow_symlinks=False)
+                    with suppress(FileNotFoundError):
+                        yield entry.path, entry.stat(follow_symlinks=False)
 
 
 def content(path: str) -> str:
@@ -164,17 +158,6 @@ def roots(installation: Installation) -> Iterable[Path]:
         case Layout.SYSTEM | Layout.USER:
             # A prefix such as /usr is a whole machine; only what pip could change in it is looked at.
             return installation.site_packages
-
-
-def _vouched_by_conda(path: Path) -> set[str]:
-    # Conda's list of a package: {"files": ["lib/libz.so.1", …], …}, with a digest of each.
-    import json
-
-    vouched: set[str] = set()
-    for meta in (path / "conda-meta").glob("*.json"):
-        listed = json.loads(meta.read_text(encoding="utf-8")).get("files", ())
-        vouched.update(os.path.normpath(f"{path}/{each}") for each in listed)
-    return vouched
 
 
 def _difference(before: Entry | None, after: Entry | None) -> str | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchenv.environments import Installation, distributions, strayed_scripts
+from torchenv.environments import Installation, recorded_digests, strayed_scripts
 from torchenv.fingerprint import Entry, Fingerprint, content, files_of, link, relative, roots
 
 if TYPE_CHECKING:
@@ -74,15 +74,10 @@ def _recorded(installation: Installation) -> dict[str, str]:
     # packages of its base: neither is looked at.
     inside = tuple(f"{root}{os.sep}" for root in roots(installation))
     return {
-        relative(str(line.path), installation.path): f"sha256:{line.digest}"
-        for distribution in distributions(installation)
-        for line in distribution.record()
-        if line.digest and str(line.path).startswith(inside) and not _is_byte_code(line.path)
+        relative(path, installation.path): f"sha256:{digest}"
+        for path, digest in recorded_digests(installation).items()
+        if path.startswith(inside) and not path.endswith(".pyc")
     }
-
-
-def _is_byte_code(path: Path) -> bool:
-    return path.suffix == ".pyc" or path.parent.name == "__pycache__"
 
 
 def _contents(

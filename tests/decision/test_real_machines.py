@@ -110,10 +110,10 @@ def test_on_a_mac_accepting_the_cpu_takes_the_newer_release_before_the_fallback(
 
 def test_a_v100_is_told_in_two_lines_why_it_gets_the_line_before() -> None:
     plan = planned("v100-driver-580")
-    assert plan.why == (
+    assert "\n".join(plan.why) == (
         "torch 2.15.0 (cu132): has no kernels for Tesla V100-SXM2-32GB (compute capability 7.0); "
-        "its code starts at 7.5",
-        "torch 2.14.1 (cu126) serves it, and nothing newer does",
+        "its code starts at 7.5\n"
+        "torch 2.14.1 (cu126) serves it, and nothing newer does"
     )
     assert plan.build is not None
     assert plan.build.requirements == ("torch==2.14.1+cu126",)
@@ -157,9 +157,11 @@ def test_the_card_that_holds_a_plan_back_is_named_with_the_devices_that_open_the
 
 def test_cards_that_no_single_build_serves_are_told_the_build_of_each() -> None:
     plan = planned("rtx-5090-beside-gtx-1060")
-    assert plan.why == (
-        "no single build serves these devices together: torch 2.15.0 (cu132) serves 0 (NVIDIA GeForce RTX 5090); "
-        "torch 2.14.1 (cu126) serves 1 (NVIDIA GeForce GTX 1060 6GB)",
+    (why,) = plan.why
+    assert why == (
+        "no single build serves these devices together: "
+        "torch 2.15.0 (cu132) serves 0 (NVIDIA GeForce RTX 5090); "
+        "torch 2.14.1 (cu126) serves 1 (NVIDIA GeForce GTX 1060 6GB)"
     )
     assert plan.hint == "choose with --devices 0 or --devices 1"
 

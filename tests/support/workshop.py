@@ -23,6 +23,7 @@ from torchenv.host import Host, Interpreter, SeenEnvironment
 from torchenv.indexes import Fetch, fetcher
 from torchenv.installers import LockRequest, interpreter_in
 from torchenv.installers.uv import Uv, uv_program
+from torchenv.packages import of_profile
 from torchenv.plan import Question, Wish, resolve
 from torchenv.process import Command, Programs, Runner
 from torchenv.profile import Profile
@@ -126,8 +127,17 @@ class Workshop:
         plan = resolve(question)
         if not self.offline:
             plan = asked_again(plan, question, self.fetch, run)
+        along = of_profile(
+            profile.packages, "profile", self.root, lambda path: path.read_text("utf-8"), catalogue
+        )
         return Order(
-            plan=plan, host=host, profile=profile, catalogue=catalogue, package_index=self.index.packages
+            plan=plan,
+            host=host,
+            profile=profile,
+            catalogue=catalogue,
+            carried=along,
+            companions=asked.packages,
+            package_index=self.index.packages,
         )
 
     def old_environment(self, path: Path, *requirements: str, backend: str = "cu126") -> Path:

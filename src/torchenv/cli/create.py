@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from torchenv.cli.carrying import add_carrying, carried, like
 from torchenv.cli.context import Context
 from torchenv.cli.options import add_choice, wish
 from torchenv.errors import InputError, NothingSuits
-from torchenv.host import Host
-from torchenv.plan import Outcome, Plan, Question, Wish, resolve
+from torchenv.plan import Build, Outcome, Plan, Question, Wish, resolve
+
+if TYPE_CHECKING:
+    from torchenv.environments import Installation
+    from torchenv.host import Host
+    from torchenv.packages import Carried
+    from torchenv.record import Environment
 
 
 def options(parser: ArgumentParser) -> None:
     """Declare what the command takes."""
     add_choice(parser)
+    add_carrying(parser)
     parser.add_argument("--use", action="store_true", help="switch to the new environment at the end")
     parser.add_argument("--dry-run", action="store_true", help="stop after the decision")
     parser.add_argument("--json", action="store_true", help="print what `torchenv show --json` would")
@@ -24,18 +32,18 @@ def run(arguments: Namespace, context: Context) -> int:
     """Gather, decide, apply, report."""
     from torchenv.render.plan import decision_text, refusal_text
 
-    asked = wish(arguments, context.environ, context.profile)
     host = context.host if arguments.dry_run else _host(context)
-    plan = _decided(Question(host=host, wish=asked, catalogue=context.catalogue), context)
+    model = like(context)
+    along = carried(context, model)
+    question = Question(host=host, wish=_wish(context, along, host), catalogue=context.catalogue)
+    plan = _decided(question, context)
     context.say(decision_text(plan) if plan.build else refusal_text(plan))
     if arguments.json and (arguments.dry_run or plan.build is None):
         context.print_json(plan.to_document())
     if plan.build is None:
-        reasons = "; ".join(plan.why)
-        raise NothingSuits(f"nothing was made: {reasons}", hint=plan.hint)
-    if arguments.dry_run:
-        return 0
-    return _make(plan, host, asked, context)
+        raise NothingSuits(f"nothing was made: {'; '.join(plan.why)}", hint=plan.hint)
+    along = _fitted(along, model, plan.build, context)
+    return 0 if arguments.dry_run else _make(plan, question, along, context)
 
 
 def _host(context: Context) -> Host:
@@ -52,6 +60,15 @@ def _host(context: Context) -> Host:
     return replace(described, pythons=here.pythons, environments=here.environments)
 
 
+def _wish(context: Context, along: Carried, host: Host) -> Wish:
+    """Ask the plan for the companions, too, that what goes along names."""
+    from torchenv.packages import companions
+
+    asked = wish(context.arguments, context.environ, context.profile)
+    more = companions(along, host.platform)
+    return replace(asked, packages=tuple(dict.fromkeys((*asked.packages, *more))))
+
+
 def _decided(question: Question, context: Context) -> Plan:
     plan = resolve(question)
     if not question.wish.offline and plan.outcome is not Outcome.BLOCKED:
@@ -64,7 +81,25 @@ def _decided(question: Question, context: Context) -> Plan:
     return plan
 
 
-def _make(plan: Plan, host: Host, asked: Wish, context: Context) -> int:
+def _fitted(along: Carried, model: Installation | None, build: Build, context: Context) -> Carried:
+    """Say before anything is built what cannot go along, and refuse what contradicts the plan."""
+    from torchenv.actions.carry import bound_to_old_torch
+    from torchenv.packages import refuse_conflicts
+
+    platform = context.host.platform
+    refuse_conflicts(along, build.requirements, platform=platform, python=build.python.minor)
+    if model is not None:
+        from torchenv.installers.uv import default_index, uv_program
+
+        asked = context.package_index or default_index(context.run, uv_program())
+        index = None if context.arguments.offline else asked
+        along = bound_to_old_torch(along, model, build, platform=platform, index=index, fetch=context.fetch)
+    for each in (*(note.message for note in along.notes), *map(str, along.cannot_follow)):
+        context.say(f"note: {each}")
+    return along
+
+
+def _make(plan: Plan, question: Question, along: Carried, context: Context) -> int:
     from torchenv.actions.create import Order, create
     from torchenv.actions.surroundings import surroundings
     from torchenv.render.environment import made_text, shown
@@ -79,10 +114,12 @@ def _make(plan: Plan, host: Host, asked: Wish, context: Context) -> int:
             context.say(f"note: {problem.message}")
     order = Order(
         plan=plan,
-        host=host,
+        host=question.host,
         profile=context.profile,
         catalogue=context.catalogue,
-        by_hand=asked.by_hand,
+        carried=along,
+        companions=question.wish.packages,
+        by_hand=question.wish.by_hand,
         package_index=context.package_index,
         ignored=context.inherited.ignored,
         around=around,
@@ -93,4 +130,16 @@ def _make(plan: Plan, host: Host, asked: Wish, context: Context) -> int:
         context.print_json(shown(made.environment, context.store))
     else:
         context.out(made_text(made, order))
+    if context.arguments.use:
+        _use(made.environment, context)
     return 0
+
+
+def _use(environment: Environment, context: Context) -> None:
+    from torchenv.actions.switch import use
+    from torchenv.render.switch import switch_text
+
+    proof = context.profile.smoke.required
+    switched = use(str(environment.number), context.store, context.outside, why="create", proof=proof)
+    # With --json the document on stdout is what was made.
+    (context.say if context.arguments.json else context.out)(switch_text(switched))

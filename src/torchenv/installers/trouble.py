@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
-from torchenv.errors import IndexFailed, NothingSuits, ToolFailed, TorchenvError
+from torchenv.errors import IndexFailed, NothingSuits, ToolFailed, TorchenvError, Unobtainable
 from torchenv.installers import LockRequest, name_of
 from torchenv.process import Completed, End
 
@@ -20,6 +20,7 @@ def explained(done: Completed, purpose: str, request: LockRequest | None = None)
         or _other_file(said)
         or _gone(said)
         or _unreachable(said)
+        or _not_built(said, purpose)
         or (_lacking(said, request) if request else None)
         or _anything_else(done, said, purpose)
     )
@@ -139,7 +140,21 @@ def _unreachable(said: str) -> IndexFailed | None:
     )
 
 
-def _lacking(said: str, request: LockRequest) -> IndexFailed | None:
+def _not_built(said: str, purpose: str) -> Unobtainable | None:
+    # error: Failed to build `flash-attn==2.8.3` cause: The build backend returned an error cause: …
+    # ModuleNotFoundError: No module named 'torch' hint: This error likely indicates that …
+    found = re.search(r"Failed to (?:download and )?build `([^`]+)`", said)
+    if found is None:
+        return None
+    cause = re.search(r"\b(\w*(?:Error|Exception): .+?)(?: hint: |$)", said[found.end() :])
+    why = f": {cause[1]}" if cause else ""
+    return Unobtainable(
+        f"could not {purpose}: {found[1]} has no wheel that fits and cannot be built{why}",
+        hint="leave it out, or take a version that has one",
+    )
+
+
+def _lacking(said: str, request: LockRequest) -> Unobtainable | None:
     # Because torch was not found in the package registry and plan depends on torch==2.15.0+cu199, …
     # Because there is no version of torch==2.15.0+cu199 and …
     # Because only numpy<=2.3.0 is available and plan depends on numpy>=3, …
@@ -147,7 +162,7 @@ def _lacking(said: str, request: LockRequest) -> IndexFailed | None:
     unfit = re.search(r"Because ([\w.\-]+)(\S*) has no wheels with a matching (?:Python|platform)", said)
     if unfit is not None:
         python = f"Python {request.python}{'t' if request.free_threaded else ''}"
-        return IndexFailed(
+        return Unobtainable(
             f"{_index(unfit[1], request)} has no wheel of {unfit[1]}{unfit[2]}"
             f" for {python} on {request.platform}",
             hint="take another Python or another release",
@@ -163,7 +178,7 @@ def _lacking(said: str, request: LockRequest) -> IndexFailed | None:
     asked = re.search(rf"depends on ({re.escape(name)}[=<>!~][^ ]*|{re.escape(name)})[ ,]", said)
     what = asked[1].rstrip(",") if asked else f"{name}{found['version'] or ''}"
     hint = "look at what the index lists, or choose another version or backend"
-    return IndexFailed(f"{_index(name, request)} has no {what}", hint=hint)
+    return Unobtainable(f"{_index(name, request)} has no {what}", hint=hint)
 
 
 def _index(name: str, request: LockRequest) -> str:

@@ -1,0 +1,171 @@
+"""Lock what is carried along: at the same versions where they resolve, else newer, else without."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from torchenv.environments import Installation, canonical, distributions
+from torchenv.errors import NothingSuits, TorchenvError, Unobtainable
+from torchenv.indexes import Fetch, project
+from torchenv.installers import Installer, LockRequest
+from torchenv.lock import Lock
+from torchenv.packages import Bound, Carried, Wanted, bound_to_torch, following
+from torchenv.plan import Build
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settled:
+    """What became of a package that was wanted: `now` is its version in the lock, None if it is not there.
+
+    `why` is the reason where it is not the version that was wanted.
+    """
+
+    name: str
+    version: str
+    now: str | None
+    why: str | None = None
+
+    @property
+    def kept(self) -> bool:
+        """Whether it goes along at the same version."""
+        return self.now is not None and (
+            self.now == self.version or Version(self.now) == Version(self.version)
+        )
+
+    def __str__(self) -> str:
+        if self.now is None:
+            return f"{self.name} {self.version} is left out: {self.why}"
+        if self.kept:
+            return f"{self.name} {self.version} is kept"
+        return f"{self.name} {self.version} becomes {self.now}: {self.why}"
+
+
+def lock_with(
+    carried: Carried, request: LockRequest, installer: Installer
+) -> tuple[Lock, tuple[Settled, ...]]:
+    """Lock torch's family with all that is carried, giving way only where what is wanted does not resolve.
+
+    What `carried.requirements` and constraints ask for never gives way. Whoever the installer names when it
+    refuses is asked for less strictly; where it names nobody who can give way, all do that still may without
+    being left out. Raises what the installer raises where nobody can.
+    """
+    fixed = replace(
+        request,
+        packages=(*request.packages, *(each.requirement for each in carried.requirements)),
+        constraints=(*request.constraints, *(each.requirement for each in carried.constraints)),
+    )
+    asking = [_Asking(each, each.asks) for each in carried.wanted]
+    while True:
+        packages = (*fixed.packages, *(each.left[0] for each in asking if each.left))
+        try:
+            lock = installer.lock(replace(fixed, packages=packages))
+        except (NothingSuits, Unobtainable) as refusal:
+            asking = _given_way(asking, refusal)
+            continue
+        sources = _sources_alone(asking, lock)
+        if not sources:
+            return lock, tuple(_settled(each, lock) for each in asking)
+        lacks = f"no wheel for Python {request.python} on {request.platform}"
+        asking = [
+            each.less(f"{each.wanted.version} has {lacks}") if each in sources else each for each in asking
+        ]
+
+
+def bound_to_old_torch(
+    carried: Carried,
+    installation: Installation,
+    build: Build,
+    *,
+    platform: str,
+    index: str | None,
+    fetch: Fetch,
+) -> Carried:
+    """List what was compiled against the torch of an environment and cannot follow to the planned one.
+
+    What has something newer with a wheel that fits on the package index `index` is asked for at that instead;
+    None asks no index. Raises `ToolFailed` where the index does not answer.
+    """
+    planned = {canonical(each.name): each for each in map(Requirement, build.requirements)}
+    versions = {name: next(iter(each.specifier)).version for name, each in planned.items()}
+    bound = bound_to_torch(distributions(installation), installation.torch, versions)
+    asked = [each for each in bound if each.path is None] if index else []
+    newer = _newer(asked, index or "", build.python.minor, platform, fetch) if asked else {}
+    return following(carried, bound, newer, index or "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """What is still left to ask for a package, and why it came to that."""
+
+    wanted: Wanted
+    left: tuple[str, ...]
+    why: str | None = None
+
+    def less(self, why: str) -> _Asking:
+        return _Asking(self.wanted, self.left[1:], self.why or why)
+
+
+def _given_way(asking: list[_Asking], refusal: TorchenvError) -> list[_Asking]:
+    named = [each for each in asking if each.left and _names(refusal.message, each.wanted.name)]
+    yielding = named or [each for each in asking if len(each.left) > 1]
+    if not yielding:
+        raise refusal
+    return [each.less(refusal.message) if each in yielding else each for each in asking]
+
+
+def _names(message: str, name: str) -> bool:
+    # An address may hold the name of a package too: https://mirror.example/simple has no numpy==2.2.0
+    said = re.sub(r"\w+://\S+", "", message)
+    return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", said) is not None
+
+
+def _sources_alone(asking: list[_Asking], lock: Lock) -> list[_Asking]:
+    """Give what was locked at the wanted version as sources alone, and may have a newer one with a wheel."""
+    sources = {
+        package.name
+        for package in lock.packages
+        if package.files and not any(file.name.endswith(".whl") for file in package.files)
+    }
+    return [
+        each
+        for each in asking
+        if each.left == each.wanted.asks and len(each.left) > 1 and each.wanted.name in sources
+    ]
+
+
+def _settled(asking: _Asking, lock: Lock) -> Settled:
+    wanted = asking.wanted
+    present = {each.name: each.version for each in lock.packages}
+    if wanted.name not in present:
+        return Settled(
+            name=wanted.name,
+            version=wanted.version,
+            now=None,
+            why=asking.why or "it is not for this platform",
+        )
+    # What comes from a repository has no version in a lock; it is the commit that was asked for.
+    now = present[wanted.name] or wanted.version
+    settled = Settled(name=wanted.name, version=wanted.version, now=now, why=asking.why)
+    return replace(settled, why=None) if settled.kept else settled
+
+
+def _newer(
+    bound: Iterable[Bound], index: str, python: str, platform: str, fetch: Fetch
+) -> dict[str, str | None]:
+    def newest(each: Bound) -> str | None:
+        page = project(index, "", each.name, fetch)
+        fitting = (wheel.version for wheel in (page.wheels if page else ()) if wheel.fits(python, platform))
+        found = [
+            version for version in fitting if version > Version(each.version) and not version.is_prerelease
+        ]
+        return str(max(found)) if found else None
+
+    bound = list(bound)
+    with ThreadPoolExecutor(8) as pool:
+        return dict(zip((each.name for each in bound), pool.map(newest, bound), strict=True))

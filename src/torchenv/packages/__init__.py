@@ -1,0 +1,71 @@
+"""Everything else that the user runs: packages carried from an environment, a file or a profile.
+
+The order of a run: `of_environment`, `of_file` and `of_profile` put `together`; `companions` for the plan;
+`refuse_conflicts` once there is one; `bound_to_torch` and `following` for what was made for the old torch.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from torchenv.catalogue import Catalogue
+from torchenv.errors import InputError
+from torchenv.packages.compiled import Bound, bound_to_torch, following
+from torchenv.packages.documents import of_lock, of_project
+from torchenv.packages.environment import of_environment
+from torchenv.packages.family import companions, refuse_conflicts, sorted_out
+from torchenv.packages.requirements_file import ReadText, listed
+from torchenv.packages.values import Asked, CannotFollow, Carried, Note, Wanted, together
+from torchenv.profile import Packages
+from torchenv.tables import Table
+
+__all__ = [
+    "Asked",
+    "Bound",
+    "CannotFollow",
+    "Carried",
+    "Note",
+    "Wanted",
+    "bound_to_torch",
+    "companions",
+    "following",
+    "of_environment",
+    "of_file",
+    "of_profile",
+    "refuse_conflicts",
+    "together",
+]
+
+
+def of_file(name: str, directory: Path, read: ReadText, catalogue: Catalogue) -> Carried:
+    """Read a requirements file, a pyproject.toml or a PEP 751 lock, named from `directory`.
+
+    `pyproject.toml[test,docs]` takes extras or dependency groups along. Raises `InputError`.
+    """
+    match = re.fullmatch(r"(.+?\.toml)\[([\w\-., ]+)\]", name)
+    file, extras = (match[1], re.findall(r"[\w\-.]+", match[2])) if match else (name, [])
+    path = directory / file
+    if path.suffix in {".yml", ".yaml"}:
+        hint = "list its packages in a requirements file, or carry the environment itself: `--like ENV`"
+        raise InputError(f"{path}: a conda environment file is not read", hint=hint)
+    if path.suffix != ".toml":
+        found = listed(path, read)
+        return sorted_out(catalogue, found.requirements, found.constraints, found.notes)
+    table = Table.from_toml(read(path), file)
+    if "lock-version" in table:
+        return of_lock(table, catalogue)
+    asked, notes = of_project(table, extras)
+    return sorted_out(catalogue, asked, notes=notes)
+
+
+def of_profile(
+    packages: Packages, source: str, directory: Path, read: ReadText, catalogue: Catalogue
+) -> Carried:
+    """Take what `[packages]` of a profile asks for; `directory` is that of the profile's file."""
+    own = sorted_out(
+        catalogue,
+        [Asked(each, source) for each in packages.requirements],
+        [Asked(each, source) for each in packages.constraints],
+    )
+    return together(own, *(of_file(each, directory, read, catalogue) for each in packages.files))
