@@ -119,9 +119,8 @@ def test_a_profile_that_is_no_toml_is_named_with_the_line(terminal: Terminal) ->
     assert "line 2" in ended.err
 
 
-def test_a_typo_in_the_projects_own_file_is_named_by_its_path(terminal: Terminal) -> None:
-    path = terminal.cwd / "torchenv.toml"
-    path.write_text('schema = 1\n[torch]\nverson = "2.15"\n', "utf-8")
+def test_a_typo_in_the_projects_own_file_is_named(terminal: Terminal) -> None:
+    (terminal.cwd / "torchenv.toml").write_text('schema = 1\n[torch]\nverson = "2.15"\n', "utf-8")
     ended = terminal.type("create", "--host", HOST)
     assert ended.error == (
         2,
