@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
-
 from tests.checkpoints.support import CASES, SAMPLES, MemoryTree, call4, files_of, metadata
+
 from torchenv.checkpoints import dcp, inspect
 from torchenv.checkpoints.downgrade import downgrade, reader_after
 from torchenv.checkpoints.inert import Made, Map
@@ -104,10 +105,7 @@ def test_frames_that_begin_inside_of_records_keep_their_lengths_right() -> None:
 
     frames = dcp.read_facts(result.data).walked.frames
     assert len(frames) > 50
-    assert all(
-        at + 9 + length == after
-        for (at, length), (after, _) in zip(frames, frames[1:], strict=False)
-    )
+    assert all(at + 9 + length == after for (at, length), (after, _) in pairwise(frames))
     assert frames[-1][0] + 9 + frames[-1][1] == len(result.data)
     assert dcp.read_listing(result.data)[1] == dcp.read_listing(data)[1]
 

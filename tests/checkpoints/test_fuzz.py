@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from tests.checkpoints.support import SAMPLES, MemoryTree, files_of
+
 from torchenv.checkpoints import inspect
 from torchenv.checkpoints.downgrade import downgrade
 from torchenv.checkpoints.inert import Damaged

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.checkpoints.support import COMMAND, MemoryTree, archive, call, call4
 
 import torchenv.checkpoints
-from tests.checkpoints.support import COMMAND, MemoryTree, archive, call, call4
 from torchenv.checkpoints import inspect
 from torchenv.checkpoints.inert import Damaged
 from torchenv.checkpoints.pickles import walk

@@ -7,8 +7,8 @@ import struct
 from pathlib import Path
 
 import pytest
-
 from tests.checkpoints.support import CASES, SAMPLES, MemoryTree, files_of
+
 from torchenv.checkpoints import inspect
 from torchenv.checkpoints.coverage import covers
 from torchenv.checkpoints.records import Piece

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from tests.checkpoints.support import SAMPLES, metadata
+
 from torchenv.checkpoints import dcp
 from torchenv.checkpoints.inert import Damaged, Hidden
 from torchenv.checkpoints.pickles import walk
