@@ -36,7 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "remove": ("remove", "delete environments that nobody needs; their locks stay"),
     "prune": ("prune", "delete what is old and needed by nobody"),
     "restore": ("restore", "build a removed environment again from its lock"),
-    "catalogue": ("catalogue", "what PyTorch publishes: show, or check it against the indexes"),
+    "catalogue": ("catalogue", "what PyTorch publishes: show it, check it against the indexes, update it"),
 }
 
 INTERRUPTED = 130
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, TextIOWrapper):
-        # A path may hold what the terminal's encoding does not; JSON knows these escapes too.
+        # A path may hold what the terminal's encoding does not.
         sys.stdout.reconfigure(errors="backslashreplace")
     if words in (["--version"], ["-V"]):
         from torchenv import __version__

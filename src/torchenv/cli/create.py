@@ -30,14 +30,14 @@ def options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace, context: Context) -> int:
     """Gather, decide, apply, report."""
-    from torchenv.render.plan import decision_text
+    from torchenv.render.plan import decision_text, refusal_text
 
     host = context.host if arguments.dry_run else _host(context)
     model = like(context)
     along = carried(context, model)
     question = Question(host=host, wish=_wish(context, along, host), catalogue=context.catalogue)
     plan = _decided(question, context)
-    context.say(decision_text(plan))
+    context.say(decision_text(plan) if plan.build else refusal_text(plan))
     if arguments.json and (arguments.dry_run or plan.build is None):
         context.print_json(plan.to_document())
     if plan.build is None:
@@ -89,7 +89,10 @@ def _fitted(along: Carried, model: Installation | None, build: Build, context: C
     platform = context.host.platform
     refuse_conflicts(along, build.requirements, platform=platform, python=build.python.minor)
     if model is not None:
-        index = None if context.arguments.offline else context.package_index
+        from torchenv.installers.uv import default_index, uv_program
+
+        asked = context.package_index or default_index(context.run, uv_program())
+        index = None if context.arguments.offline else asked
         along = bound_to_old_torch(along, model, build, platform=platform, index=index, fetch=context.fetch)
     for each in (*(note.message for note in along.notes), *map(str, along.cannot_follow)):
         context.say(f"note: {each}")
