@@ -25,7 +25,7 @@ def run(arguments: Namespace, context: Context) -> int:
     if arguments.online:
         from torchenv.actions.ask_index import asked_again
 
-        plan = asked_again(plan, question, context.fetch, context.run)
+        plan = asked_again(plan, question, context.fetch, context.run, pythons=context.pythons)
     if arguments.json:
         context.print_json(plan.to_document())
     else:

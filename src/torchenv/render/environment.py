@@ -69,6 +69,7 @@ def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
     if environment.choice is not None:
         yield from (f"because {each}" for each in environment.choice.because)
         yield from (f"ignored: {each}" for each in environment.choice.ignored)
+        yield from (f"note: {each}" for each in environment.choice.warnings)
     for proof in environment.proofs:
         where = ", ".join(proof.devices) or "no device"
         ended = "passed" if proof.passed else "failed"
