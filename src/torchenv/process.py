@@ -20,16 +20,19 @@ from torchenv.errors import ToolFailed
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A program with its arguments; `env` is added to the scrubbed environment it runs in."""
+    """A program with its arguments; the scrubbed environment it runs in loses `without` and gains `env`."""
 
     argv: tuple[str, ...]
     cwd: Path | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     stdin: str = ""
+    without: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Write it as a line that can be pasted into a shell."""
         words = [f"{name}={shlex.quote(value)}" for name, value in self.env.items()]
+        if self.without:
+            words[:0] = ["env", *(f"-u {name}" for name in self.without)]
         words += [shlex.join(self.argv)]
         if self.cwd is not None:
             words[:0] = ["cd", shlex.quote(str(self.cwd)), "&&"]
@@ -100,11 +103,12 @@ class Programs:
         self.environ = scrubbed(environ)
 
     def __call__(self, command: Command, *, timeout: float | None = None) -> Completed:
+        environ = {name: value for name, value in self.environ.items() if name not in command.without}
         try:
             child = subprocess.Popen(
                 command.argv,
                 cwd=command.cwd,
-                env={**self.environ, **command.env},
+                env={**environ, **command.env},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

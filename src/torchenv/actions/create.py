@@ -209,7 +209,7 @@ def _begun(manifest: Manifest, order: Order, python: Path, ports: Ports) -> tupl
 
 def _proven(order: Order, directory: Path, lock: Lock, ports: Ports) -> Report:
     companions = tuple(each.replace("-", "_") for each in order.companions)
-    shown = visibility(order.plan, order.host)
+    shown = visibility(order.build.backend.vendor, order.plan.devices)
     report = look(ports.run, directory, companions, shown)
     wrong = (*mismatches(order.plan, order.host, report), *_not_as_locked(lock, report.data["packages"]))
     if wrong:

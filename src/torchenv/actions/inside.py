@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from torchenv.host import Capability, Host, NvidiaDevice
 from torchenv.installers import interpreter_in
 from torchenv.plan import Build, Plan
 from torchenv.plan.devices import devices_of
+from torchenv.plan.values import PlannedDevice
 from torchenv.process import Command, Runner
 
 SCRIPT = Path(__file__).parent.parent / "inside" / "check.py"
@@ -61,20 +62,22 @@ def look(run: Runner, environment: Path, imports: tuple[str, ...], extra: Mappin
         ) from None
 
 
-def visibility(plan: Plan, host: Host) -> Mapping[str, str]:
-    """Give the variables that show torch only the devices that the plan serves, where it leaves some out."""
-    build = plan.build
-    if build is None:
+def visibility(vendor: str, devices: Sequence[PlannedDevice]) -> Mapping[str, str]:
+    """Give the variables that show torch only the devices that a plan serves, where it leaves some out.
+
+    `vendor` is that of the plan's build, and `devices` are all of the host.
+    """
+    mine = [each for each in devices if each.vendor == vendor]
+    if all(each.served for each in mine) or not any(each.served for each in mine):
         return {}
-    mine = [each for each in plan.devices if each.vendor == build.backend.vendor]
-    served = ",".join(str(each.index) for each in mine if each.served)
-    if not served or all(each.served for each in mine):
-        return {}
-    match build.backend.needs:
-        case Cuda():
-            return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": served}
-        case Rocm():
-            return {"HIP_VISIBLE_DEVICES": _among_gpus(plan, host)}
+    match vendor:
+        case "nvidia":
+            served = (each.index for each in mine if each.served)
+            return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(map(str, served))}
+        case "amd":
+            # HIP counts the GPUs that ROCm shows it, in the order of the topology.
+            numbers = (str(number) for number, each in enumerate(mine) if each.served)
+            return {"HIP_VISIBLE_DEVICES": ",".join(numbers)}
         case _:
             return {}
 
@@ -149,13 +152,6 @@ def _computing(build: Build, plan: Plan, report: Report) -> Iterator[str]:
     if expected and not results:
         names = ", ".join(each.name for each in plan.devices if each.served)
         yield f"torch sees no device, and {names} is there"
-
-
-def _among_gpus(plan: Plan, host: Host) -> str:
-    # HIP counts the GPUs that ROCm shows it, in the order of the topology.
-    indices = [each.index for each in devices_of("amd", host)]
-    served = (each.index for each in plan.devices if each.vendor == "amd" and each.served)
-    return ",".join(str(indices.index(each)) for each in served)
 
 
 def _listed(codes: list[Capability]) -> str:

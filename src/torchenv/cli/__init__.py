@@ -24,6 +24,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("list", "the environments of this workspace"),
     "show": ("show", "one environment, with its plan, lock and proofs"),
     "run": ("run", "run a command in an environment"),
+    "smoke": ("smoke", "prove an environment by computing in it"),
+    "evaluate": ("evaluate", "measure the same in two environments, and judge the difference"),
     "catalogue": ("catalogue", "what PyTorch publishes: show, or check it against the indexes"),
 }
 
