@@ -131,9 +131,10 @@ def fetcher(
         try:
             secure = HTTPSHandler(context=create_default_context(cafile=certificates))
         except OSError as error:
-            hint = "SSL_CERT_FILE, REQUESTS_CA_BUNDLE or PIP_CERT names it"
-            said = f"the certificates in {certificates} cannot be read: {error.strerror or error}"
-            raise InputError(said, hint=hint) from None
+            raise InputError(
+                f"the certificates in {certificates} cannot be read: {error.strerror or error}",
+                hint="SSL_CERT_FILE, REQUESTS_CA_BUNDLE or PIP_CERT names that file",
+            ) from None
         opener = build_opener(secure, ProxyHandler(None if proxies is None else dict(proxies)))
         request = Request(address, headers={"Accept": _ACCEPT})  # noqa: S310
         if login := _login(url, logins):

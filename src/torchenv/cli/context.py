@@ -130,7 +130,16 @@ class Context:
         files = getattr(self.arguments, "host", None)
         if files:
             return Host.from_json(read_text(self.cwd / files[0], "the host file"), files[0])
-        return self.probe()
+        host = self.probe()
+        if getattr(self.arguments, "capability", None) is None and self._unknown_card(host):
+            from torchenv.probe.ask_torch import asked
+
+            return asked(host, self.run)
+        return host
+
+    def _unknown_card(self, host: Host) -> bool:
+        unknown = (each for each in host.nvidia.devices if each.compute_capability is None)
+        return any(self.catalogue.capability_named(each.name) is None for each in unknown)
 
     def environment(self, named: str | None, *, removed: bool = False) -> Environment:
         """Give the environment that the user means, or the one in use; raises `TorchenvError`."""
