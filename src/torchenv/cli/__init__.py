@@ -28,6 +28,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "run a command in an environment"),
     "smoke": ("smoke", "prove an environment by computing in it"),
     "evaluate": ("evaluate", "measure the same in two environments, and judge the difference"),
+    "audit": ("audit", "what in this code the new release breaks"),
+    "report": ("report", "one page on where things stand"),
+    "kernel": ("kernel", "make an environment a Jupyter kernel, or take that back"),
     "catalogue": ("catalogue", "what PyTorch publishes: show, or check it against the indexes"),
 }
 
