@@ -140,7 +140,10 @@ def _no_number(value: Any) -> str | None:
         return "is missing"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return f"is not a number: {json.dumps(value)}"
-    return None if math.isfinite(value) else f"is {value}"
+    try:
+        return None if math.isfinite(value) else f"is {value}"
+    except OverflowError:
+        return "is too large"
 
 
 def _commands(
