@@ -114,9 +114,11 @@ def fetcher(
     certificates: str | None = None,
     logins: str | None = None,
     proxies: Mapping[str, str] | None = None,
+    method: str = "GET",
 ) -> Fetch:
     """Make the `Fetch` of the real network, with the system's proxies unless `proxies` names others.
 
+    With `HEAD` as its method it only finds out whether something is there, and the text is empty.
     `time_limit` is in seconds and bounds every wait for the other side. `certificates` is a file of them,
     `logins` a netrc file in place of the user's own.
     """
@@ -136,7 +138,7 @@ def fetcher(
                 hint="SSL_CERT_FILE, REQUESTS_CA_BUNDLE or PIP_CERT names that file",
             ) from None
         opener = build_opener(secure, ProxyHandler(None if proxies is None else dict(proxies)))
-        request = Request(address, headers={"Accept": _ACCEPT})  # noqa: S310
+        request = Request(address, headers={"Accept": _ACCEPT}, method=method)  # noqa: S310
         if login := _login(url, logins):
             # A redirect leads to another host, which has no business with the login.
             request.add_unredirected_header("Authorization", login)

@@ -9,7 +9,7 @@ import venv
 from pathlib import Path
 
 import pytest
-from tests.support.workshop import NOW, PYTHON, recorded
+from tests.support.workshop import NOW, PYTHON
 
 from torchenv.actions.kernel import install_kernel, jupyter_data, remove_kernel
 from torchenv.disk import Disk
@@ -18,8 +18,6 @@ from torchenv.record import BasePython, Environment
 from torchenv.store import Store
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the made-up environments are laid out as on Unix")
-
-HOST = recorded("cpu-only-linux")
 
 
 @pytest.fixture
@@ -50,7 +48,7 @@ def environment(store: Store, *packages: str) -> Environment:
 
 def test_a_kernel_names_the_environments_own_python(store: Store, tmp_path: Path) -> None:
     made = environment(store, "ipykernel")
-    kernel = install_kernel(made, store, tmp_path / "jupyter", HOST, Disk())
+    kernel = install_kernel(made, store, tmp_path / "jupyter", Disk())
     python = f"{made.path}/bin/python"
     assert kernel.directory == tmp_path / "jupyter" / "kernels" / kernel.name
     assert json.loads((kernel.directory / "kernel.json").read_text("utf-8")) == {
@@ -70,7 +68,7 @@ def test_a_kernel_names_the_environments_own_python(store: Store, tmp_path: Path
 def test_two_projects_with_the_same_environment_have_two_kernels(store: Store, tmp_path: Path) -> None:
     other = Store(tmp_path / "other" / "workspace")
     kernels = [
-        install_kernel(environment(each, "ipykernel"), each, tmp_path / "jupyter", HOST, Disk())
+        install_kernel(environment(each, "ipykernel"), each, tmp_path / "jupyter", Disk())
         for each in (store, other)
     ]
     names = [each.name for each in kernels]
@@ -81,7 +79,7 @@ def test_two_projects_with_the_same_environment_have_two_kernels(store: Store, t
 def test_without_ipykernel_there_is_no_kernel(store: Store, tmp_path: Path) -> None:
     made = environment(store, "numpy")
     with pytest.raises(InputError) as raised:
-        install_kernel(made, store, tmp_path / "jupyter", HOST, Disk())
+        install_kernel(made, store, tmp_path / "jupyter", Disk())
     assert str(raised.value) == "environment 1 (2.15.0-cpu-py3.12) has no ipykernel, which a kernel needs"
     assert raised.value.hint == (
         "add ipykernel to [packages] requirements of the profile and make a new environment"
@@ -92,7 +90,7 @@ def test_without_ipykernel_there_is_no_kernel(store: Store, tmp_path: Path) -> N
 def test_a_kernel_is_removed_once(store: Store, tmp_path: Path) -> None:
     made = environment(store, "ipykernel")
     data = tmp_path / "jupyter"
-    kernel = install_kernel(made, store, data, HOST, Disk())
+    kernel = install_kernel(made, store, data, Disk())
     assert remove_kernel(made, data, Disk()) == kernel
     assert list((data / "kernels").iterdir()) == []
     with pytest.raises(InputError) as raised:

@@ -16,10 +16,11 @@ from tests.support.workshop import NOW, PYTHON, recorded
 
 from torchenv import resources
 from torchenv.actions.adopt import adopt
+from torchenv.actions.inside import activation
 from torchenv.actions.ports import Ports
 from torchenv.actions.smoke import Result, Smoked, Step, Trial, smoke
 from torchenv.errors import ToolFailed
-from torchenv.host import Host
+from torchenv.host import Amd, AmdDevice, Host, Status
 from torchenv.indexes import fetcher
 from torchenv.installers.uv import Uv
 from torchenv.plan import Question, Wish, resolve
@@ -104,8 +105,9 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Callable[..., Bench]:
-    def make(host: str, *tells: Mapping[str, Any], code: int = 0, end: End = End.EXITED) -> Bench:
-        machine, store = recorded(host), Store(tmp_path / "workspace")
+    def make(host: Host | str, *tells: Mapping[str, Any], code: int = 0, end: End = End.EXITED) -> Bench:
+        machine = recorded(host) if isinstance(host, str) else host
+        store = Store(tmp_path / "workspace")
         plan = resolve(Question(host=machine, wish=Wish(version="2.15"), catalogue=resources.catalogue()))
         assert plan.build is not None
         with store.locked("a test"):
@@ -116,6 +118,7 @@ def bench(tmp_path: Path) -> Callable[..., Bench]:
                 at=NOW,
                 torch=plan.build.torch,
                 backend=plan.build.backend.tag,
+                activation=activation(plan, machine),
             )
             venv.create(new.path, symlinks=True)
             store.write_plan(new.number, json.dumps(plan.to_document()))
@@ -150,7 +153,8 @@ def test_the_checks_run_alone_in_the_environments_own_python(bench: Callable[...
     (command,) = on.inside.asked
     python = str(Path(on.environment.path) / "bin" / "python")
     assert (command.argv[:3], command.argv[4]) == ((python, "-I", "-B"), '{"packages": ["torchvision"]}')
-    assert (command.env, command.without) == ({}, ())
+    assert command.env == {"VIRTUAL_ENV": on.environment.path}
+    assert command.without == ("PYTHONHOME", "PYTHONPATH")
 
 
 def test_a_step_that_fails_fails_the_environment(bench: Callable[..., Bench]) -> None:
@@ -219,13 +223,17 @@ def test_a_card_beside_integrated_graphics_is_shown_alone_unless_a_mask_is_set(
     on = bench("raphael-igpu-beside-rx-9060", torch("2.15.0+rocm7.14"), {"devices": ["RX"]}, *COMPUTES)
     on.smoke()
     on.smoke(HIP_VISIBLE_DEVICES="0")
-    assert [each.env for each in on.inside.asked] == [{"HIP_VISIBLE_DEVICES": "1"}, {}]
+    assert [each.env.get("HIP_VISIBLE_DEVICES") for each in on.inside.asked] == ["1", None]
 
 
 def test_the_override_that_makes_rocm_see_another_chip_is_taken_away(bench: Callable[..., Bench]) -> None:
-    on = bench("rx-7900-xtx", torch("2.15.0+rocm7.14"), {"devices": ["RX"]}, *COMPUTES)
-    on.smoke(Smoke(commands=(("python", "-c", "pass"),)))
-    assert [each.without for each in on.inside.asked] == [("HSA_OVERRIDE_GFX_VERSION",)] * 2
+    card = AmdDevice(index=0, name="Radeon 8060S Graphics", gfx="gfx1151", override="gfx900", integrated=True)
+    host = replace(recorded("strix-halo-gfx1151"), amd=Amd(status=Status.FOUND, devices=(card,)))
+    on = bench(host, torch("2.15.0+rocm7.14"), {"devices": [card.name]}, *COMPUTES)
+    assert on.smoke(Smoke(commands=(("python", "-c", "pass"),))).proof.passed
+    assert [each.without for each in on.inside.asked] == [
+        ("HSA_OVERRIDE_GFX_VERSION", "PYTHONHOME", "PYTHONPATH")
+    ] * 2
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchenv.actions.run import activated
+from torchenv.actions.run import entry
 from torchenv.errors import ToolFailed
 from torchenv.process import Command, Completed, End
 from torchenv.record import Environment
@@ -24,18 +25,19 @@ def command_in(
 
     Raises `ToolFailed` where there is no such program, neither in the environment nor on PATH.
     """
-    search = {"PATH": environ["PATH"]} if "PATH" in environ else {}
-    variables = activated(environment, store, search)
-    named = words[0]
+    change = entry(environment, store, environ)
+    path = os.pathsep.join([str(change.scripts), *filter(None, [environ.get("PATH")])])
     # `./check.sh` is meant from the directory that the command runs in, not from where torchenv was started.
-    asked = str(directory / named) if Path(named).parent != Path() else named
-    program = shutil.which(asked, path=variables["PATH"])
+    named = str(directory / words[0]) if Path(words[0]).parent != Path() else words[0]
+    program = shutil.which(named, path=path)
     if program is None:
         raise ToolFailed(
-            f"could not start {named} in environment {environment}: there is no such program",
+            f"could not start {words[0]} in environment {environment}: there is no such program",
             hint="install it with the environment, or mend the command in the profile",
         )
-    return Command((program, *words[1:]), cwd=directory, env=variables)
+    return Command(
+        (program, *words[1:]), cwd=directory, env={**change.set, "PATH": path}, without=change.unset
+    )
 
 
 def could_not_start(completed: Completed) -> ToolFailed | None:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -181,8 +181,8 @@ def _measured(
 def _run(command: Command, timeout: float, ports: Ports) -> tuple[dict[str, Any], str | None, str]:
     with TemporaryDirectory(prefix="torchenv-evaluate-") as directory:
         file = Path(directory, "metrics.json")
-        env = {**command.env, METRICS_FILE: str(file)}
-        completed = ports.run(Command(command.argv, cwd=command.cwd, env=env), timeout=timeout)
+        command = replace(command, env={**command.env, METRICS_FILE: str(file)})
+        completed = ports.run(command, timeout=timeout)
         if error := could_not_start(completed):
             raise error
         written = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else None

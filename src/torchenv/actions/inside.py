@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,13 @@ from packaging.version import Version
 
 from torchenv.catalogue import Cuda, Rocm
 from torchenv.errors import ToolFailed
-from torchenv.host import Capability, Host, NvidiaDevice
+from torchenv.host import AmdDevice, Capability, Host, NvidiaDevice
 from torchenv.installers import interpreter_in
 from torchenv.plan import Build, Plan
 from torchenv.plan.devices import devices_of
-from torchenv.plan.values import PlannedDevice
+from torchenv.probe.amd import OVERRIDE
 from torchenv.process import Command, Runner
+from torchenv.record import Activation
 
 SCRIPT = Path(__file__).parent.parent / "inside" / "check.py"
 
@@ -43,16 +44,19 @@ class Report:
         return tuple(str(each.get("name") or each["device"]) for each in computed)
 
 
-def command(environment: Path, imports: tuple[str, ...], extra: Mapping[str, str]) -> Command:
+def command(environment: Path, imports: tuple[str, ...], around: Activation | None = None) -> Command:
     """Write the command that looks at an environment from inside, isolated from all others."""
     request = json.dumps({"imports": list(imports)})
-    python = str(interpreter_in(environment))
-    return Command((python, "-I", "-B", str(SCRIPT), request), cwd=environment, env=extra)
+    argv = (str(interpreter_in(environment)), "-I", "-B", str(SCRIPT), request)
+    around = around or Activation()
+    return Command(argv, cwd=environment, env=around.set, without=around.unset)
 
 
-def look(run: Runner, environment: Path, imports: tuple[str, ...], extra: Mapping[str, str]) -> Report:
+def look(
+    run: Runner, environment: Path, imports: tuple[str, ...] = (), around: Activation | None = None
+) -> Report:
     """Run the script inside; raises `ToolFailed` where it gives no answer."""
-    completed = run(command(environment, imports, extra), timeout=TIME_LIMIT)
+    completed = run(command(environment, imports, around), timeout=TIME_LIMIT)
     out = completed.check("look at the new environment from inside")
     try:
         return Report(json.loads(out.strip().splitlines()[-1]))
@@ -62,22 +66,34 @@ def look(run: Runner, environment: Path, imports: tuple[str, ...], extra: Mappin
         ) from None
 
 
-def visibility(vendor: str, devices: Sequence[PlannedDevice]) -> Mapping[str, str]:
-    """Give the variables that show torch only the devices that a plan serves, where it leaves some out.
+def activation(plan: Plan, host: Host) -> Activation | None:
+    """Give what the environment of a plan needs of the variables around it; None where that is nothing."""
+    shown = visibility(plan, host)
+    accepted = any(each.code == "override-accepted" for each in plan.warnings)
+    pretended = any(isinstance(each, AmdDevice) and each.override for each in devices_of("amd", host))
+    # The plan is for the real chip, and the variable makes ROCm take it for another.
+    misleading = (OVERRIDE,) if pretended and not accepted and _of_vendor("amd", plan) else ()
+    return Activation(set=shown, unset=misleading) if shown or misleading else None
 
-    `vendor` is that of the plan's build, and `devices` are all of the host.
-    """
-    mine = [each for each in devices if each.vendor == vendor]
-    if all(each.served for each in mine) or not any(each.served for each in mine):
+
+def _of_vendor(vendor: str, plan: Plan) -> bool:
+    return plan.build is not None and plan.build.backend.vendor == vendor
+
+
+def visibility(plan: Plan, host: Host) -> Mapping[str, str]:
+    """Give the variables that show torch only the devices that the plan serves, where it leaves some out."""
+    build = plan.build
+    if build is None:
         return {}
-    match vendor:
-        case "nvidia":
-            served = (each.index for each in mine if each.served)
-            return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(map(str, served))}
-        case "amd":
-            # HIP counts the GPUs that ROCm shows it, in the order of the topology.
-            numbers = (str(number) for number, each in enumerate(mine) if each.served)
-            return {"HIP_VISIBLE_DEVICES": ",".join(numbers)}
+    mine = [each for each in plan.devices if each.vendor == build.backend.vendor]
+    served = ",".join(str(each.index) for each in mine if each.served)
+    if not served or all(each.served for each in mine):
+        return {}
+    match build.backend.needs:
+        case Cuda():
+            return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": served}
+        case Rocm():
+            return {"HIP_VISIBLE_DEVICES": _among_gpus(plan, host)}
         case _:
             return {}
 
@@ -152,6 +168,13 @@ def _computing(build: Build, plan: Plan, report: Report) -> Iterator[str]:
     if expected and not results:
         names = ", ".join(each.name for each in plan.devices if each.served)
         yield f"torch sees no device, and {names} is there"
+
+
+def _among_gpus(plan: Plan, host: Host) -> str:
+    # HIP counts the GPUs that ROCm shows it, in the order of the topology.
+    indices = [each.index for each in devices_of("amd", host)]
+    served = (each.index for each in plan.devices if each.vendor == "amd" and each.served)
+    return ",".join(str(indices.index(each)) for each in served)
 
 
 def _listed(codes: list[Capability]) -> str:

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from torchenv.actions.expected import expected_devices
-from torchenv.actions.run import directory_of
+from torchenv.actions.run import Entry, entry
 from torchenv.disk import Disk
 from torchenv.environments import canonical, describe, distributions
 from torchenv.errors import InputError
-from torchenv.host import Host
 from torchenv.installers import interpreter_in
 from torchenv.record import Environment
 from torchenv.store import Store
@@ -42,33 +40,36 @@ def jupyter_data(environ: Mapping[str, str], home: Path, system: str) -> Path:
     return Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "jupyter"
 
 
-def install_kernel(environment: Environment, store: Store, data: Path, host: Host, disk: Disk) -> Kernel:
+def install_kernel(environment: Environment, store: Store, data: Path, disk: Disk) -> Kernel:
     """Write the kernel's specification; raises `InputError` where the environment has no ipykernel."""
-    directory = directory_of(environment, store)
-    if "ipykernel" not in {canonical(each.name) for each in distributions(describe(directory))}:
+    around = entry(environment, store, {})
+    if "ipykernel" not in {canonical(each.name) for each in distributions(describe(around.directory))}:
         hint = "add ipykernel to [packages] requirements of the profile and make a new environment"
         raise InputError(f"environment {environment} has no ipykernel, which a kernel needs", hint=hint)
     kernel = _kernel(environment, data)
-    # Outside of a scheduler the mask of the moment is not the kernel's.
-    shown = expected_devices(environment, store, host, {}).variables
-    scripts = str(interpreter_in(directory).parent)
+    python = str(interpreter_in(around.directory))
     specification = {
-        "argv": [str(interpreter_in(directory)), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        "argv": [*_without(around), python, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
         "display_name": f"torch {environment.torch} ({environment.name})",
         "language": "python",
-        "metadata": {"debugger": True, "torchenv": {"environment": str(directory)}},
-        # Jupyter fills in ${PATH} from its own; an empty PYTHONPATH leads nowhere.
+        "metadata": {"debugger": True, "torchenv": {"environment": str(around.directory)}},
         "env": {
-            "PATH": f"{scripts}{os.pathsep}${{PATH}}",
-            "PYTHONHOME": "",
-            "PYTHONPATH": "",
-            "VIRTUAL_ENV": str(directory),
-            **shown,
+            # Jupyter fills in ${PATH} from its own.
+            "PATH": f"{around.scripts}{os.pathsep}${{PATH}}",
+            # An empty one leads Python nowhere.
+            **{name: "" for name in around.unset if name.startswith("PYTHON")},
+            **around.set,
         },
     }
     disk.make_directory(kernel.directory)
     disk.write(kernel.directory / "kernel.json", json.dumps(specification, indent=1) + "\n")
     return kernel
+
+
+def _without(around: Entry) -> list[str]:
+    """Take away what would mislead the devices: Jupyter can set a variable, and not unset one."""
+    names = [each for each in around.unset if not each.startswith(("PYTHON", "VIRTUAL_ENV"))]
+    return ["env", *(word for name in names for word in ("-u", name))] if names else []
 
 
 def remove_kernel(environment: Environment, data: Path, disk: Disk) -> Kernel:

@@ -16,7 +16,7 @@ from torchenv.actions.causes import explained
 from torchenv.actions.commands import command_in, could_not_start, failure, transcript
 from torchenv.actions.expected import Expected, expected_devices
 from torchenv.actions.ports import Ports
-from torchenv.actions.run import directory_of
+from torchenv.actions.run import Entry, entry
 from torchenv.catalogue import Catalogue
 from torchenv.environments import Installation, describe
 from torchenv.errors import ToolFailed, WorkspaceError
@@ -95,26 +95,25 @@ def smoke(trial: Trial, ports: Ports) -> Smoked:
     says nothing of the environment, and nothing is recorded.
     """
     store, environment = ports.store, trial.environment
-    directory = directory_of(environment, store)
-    expected = expected_devices(environment, store, trial.host, trial.environ)
+    around = entry(environment, store, trial.environ)
     own = [
         command_in(environment, store, words, trial.directory, trial.environ)
         for words in trial.smoke.commands
     ]
     ports.say(f"trying environment {environment} from inside, which takes a minute or two")
-    inside = ports.run(_inside(directory, trial.packages, expected), timeout=trial.smoke.timeout)
+    inside = ports.run(_inside(around, trial.packages), timeout=trial.smoke.timeout)
     if error := could_not_start(inside):
         raise error
     seen = understood(inside, trial.smoke.timeout)
-    installation = describe(directory)
+    installation = describe(around.directory)
     steps = [
         *_explained(seen.steps, installation, trial.catalogue),
         *_as_recorded(environment, seen),
-        *_on_devices(expected, seen),
+        *_on_devices(expected_devices(environment, store, trial.host), seen),
     ]
     logs = [transcript(inside)]
     for command, words in zip(own, trial.smoke.commands, strict=True):
-        step, log = _tried(command, words, expected, trial, ports, after=steps)
+        step, log = _tried(command, words, trial, ports, after=steps)
         steps.append(step)
         logs.append(log)
     return _recorded(trial, seen, tuple(steps), "\n".join(logs), ports)
@@ -162,14 +161,14 @@ def _ended(completed: Completed, timeout: float) -> str:
     return f"the process ended with code {completed.code}: {completed.reason()}"
 
 
-def _inside(directory: Path, packages: Sequence[str], expected: Expected) -> Command:
+def _inside(around: Entry, packages: Sequence[str]) -> Command:
     request = json.dumps({"packages": list(packages)})
-    python = str(interpreter_in(directory))
+    python = str(interpreter_in(around.directory))
     return Command(
         (python, "-I", "-B", str(SCRIPT), request),
-        cwd=directory,
-        env=expected.variables,
-        without=expected.without,
+        cwd=around.directory,
+        env=around.set,
+        without=around.unset,
     )
 
 
@@ -236,7 +235,6 @@ def _on_devices(expected: Expected, seen: Seen) -> Iterator[Step]:
 def _tried(
     command: Command,
     words: Sequence[str],
-    expected: Expected,
     trial: Trial,
     ports: Ports,
     *,
@@ -246,7 +244,6 @@ def _tried(
     if any(each.result is Result.FAILED for each in after):
         return Step(name, Result.SKIPPED, message="not run, since a check before it failed"), ""
     ports.say(f"running {name}")
-    command = replace(command, env={**command.env, **expected.variables}, without=expected.without)
     began = ports.now()
     completed = ports.run(command, timeout=trial.smoke.timeout)
     if error := could_not_start(completed):

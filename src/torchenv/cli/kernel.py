@@ -26,7 +26,7 @@ def run(arguments: Namespace, context: Context) -> int:
         kernel = remove_kernel(environment, data, Disk())
         context.say(f"environment {environment} is no kernel any more; it is as it was otherwise")
     else:
-        kernel = install_kernel(environment, context.store, data, context.host, Disk())
+        kernel = install_kernel(environment, context.store, data, Disk())
         context.say(f"environment {environment} is a kernel: {kernel.directory}")
     context.out(kernel.name)
     return 0
