@@ -71,7 +71,7 @@ def _sections(standing: Standing) -> Iterator[Section]:
     environments = [each for each in manifest.environments if each.state is not State.REMOVED]
     yield Section(
         title="Environments",
-        head=("", "", "name", "torch", "Python", "state", "reads"),
+        head=("", "number", "name", "torch", "Python", "state", "reads"),
         rows=tuple(_environment(each, manifest) for each in environments),
         lines=() if environments else ("none yet: `torchenv create` makes one",),
     )
@@ -202,7 +202,7 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th, td { text-align: left; vertical-align: top; padding: .3rem .8rem .3rem 0; }
 tr { border-bottom: 1px solid #8883; }
 th { font-weight: 600; white-space: nowrap; }
-td { overflow-wrap: anywhere; min-width: 3rem; }
+td { overflow-wrap: break-word; }
 .good { color: #1a7f37; } .bad { color: #cf222e; font-weight: 600; } .note { color: #9a6700; }
 @media (prefers-color-scheme: dark) {
   .good { color: #3fb950; } .bad { color: #ff7b72; } .note { color: #d29922; }
