@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ pytestmark = [
 
 @dataclass(frozen=True)
 class Workspace:
-    """A workspace with torch 2.14.1 as environment 1 and 2.15.0 as environment 2."""
+    """A workspace with an adopted torch 2.14.1 as environment 1 and 2.15.0 as environment 2."""
 
     root: Path
 
@@ -68,12 +68,13 @@ class Workspace:
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def workspace(old_environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     made = Workspace(tmp_path_factory.mktemp("smoke") / "workspace")
-    for version in ("2.14.1", "2.15.0"):
-        done = made.torchenv("create", version)
+    for words in (("adopt", str(old_environment)), ("create", "2.15.0")):
+        done = made.torchenv(*words)
         assert done.returncode == 0, done.stderr
-    return made
+    yield made
+    shutil.rmtree(made.root.parent)
 
 
 @pytest.fixture
@@ -181,6 +182,48 @@ def test_a_wrong_local_label_is_found_by_asking_the_compiled_part(
     assert failed(document) == {
         "torch is what its label says": "its label cu126 means CUDA 12.6, and it was compiled for CUDA 13.2"
     }
+
+
+TRAIN = """\
+import json, os, torch
+torch.manual_seed(7)
+torch.set_num_threads(1)
+inputs = torch.randn(64, 8)
+targets = inputs @ torch.randn(8, 1)
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+for _ in range(50):
+    optimizer.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(inputs), targets)
+    loss.backward()
+    optimizer.step()
+print(json.dumps({"loss": loss.item()}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("rate", "code", "verdicts"),
+    [
+        ("0.05", 0, {"same", "within tolerance"}),
+        ("0.05 if torch.__version__ < '2.15' else 0.04", 1, {"worse"}),
+    ],
+    ids=["honest", "planted"],
+)
+def test_the_same_training_evaluates_alike_and_a_planted_change_is_caught(
+    workspace: Workspace, rate: str, code: int, verdicts: set[str]
+) -> None:
+    directory = workspace.root.parent
+    (directory / "evaluate.py").write_text(TRAIN.replace("RATE", rate), "utf-8")
+    profile = directory / "evaluation.toml"
+    profile.write_text(
+        'schema = 1\n[evaluation]\ncommands = [["python", "evaluate.py"]]\n'
+        'metrics = { loss = { better = "lower", tolerance = 0.001 } }\n',
+        "utf-8",
+    )
+    done = workspace.torchenv("evaluate", "2", "--against", "1", "--profile", str(profile), "--json")
+    document = json.loads(done.stdout)
+    assert {each["verdict"] for each in document["metrics"]} <= verdicts, document
+    assert (done.returncode, document["problems"]) == (code, [])
 
 
 def failed(document: Mapping[str, Any]) -> dict[str, str]:

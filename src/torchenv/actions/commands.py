@@ -35,9 +35,9 @@ def command_in(
             f"could not start {words[0]} in environment {environment}: there is no such program",
             hint="install it with the environment, or mend the command in the profile",
         )
-    return Command(
-        (program, *words[1:]), cwd=directory, env={**change.set, "PATH": path}, without=change.unset
-    )
+    # Whoever an environment belongs to, being tried leaves it as it is, byte code and all.
+    env = {**change.set, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    return Command((program, *words[1:]), cwd=directory, env=env, without=change.unset)
 
 
 def could_not_start(completed: Completed) -> ToolFailed | None:

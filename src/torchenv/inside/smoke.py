@@ -262,7 +262,6 @@ def distributed(torch: Any, name: str) -> Any:
 
 
 def imports(package: str) -> str:
-    """Import every module that a distribution brings at the top."""
     version = distribution(package).version
     modules = modules_of(package)
     if not modules:
@@ -273,14 +272,18 @@ def imports(package: str) -> str:
 
 
 def modules_of(package: str) -> list[str]:
+    """Give the module that has the distribution's name, else every one that it brings at the top."""
     canonical = check.canonical(package)
-    return sorted(
+    brought = sorted(
         module
-        for module, brought_by in packages_distributions().items()
+        for module, by in packages_distributions().items()
         if module.isidentifier()
         and not module.startswith("_")
-        and canonical in {check.canonical(each) for each in brought_by}
+        and canonical in {check.canonical(each) for each in by}
     )
+    # Not a few wheels bring their `tests` or `docs` along, which were never meant to be imported.
+    own = [module for module in brought if check.canonical(module) == canonical]
+    return own or brought
 
 
 if __name__ == "__main__":
