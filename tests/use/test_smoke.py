@@ -186,6 +186,13 @@ def test_a_process_that_dies_tells_in_which_step(
     assert last.message.startswith(said.partition(": warning")[0])
 
 
+def test_a_process_that_dies_between_two_steps_has_failed_too(bench: Callable[..., Bench]) -> None:
+    on = bench("cpu-only-linux", *COMPUTES, code=1)
+    smoked = on.smoke()
+    assert (smoked.steps[-1].name, smoked.steps[-1].result) == ("between two checks", Result.FAILED)
+    assert on.now_recorded().state is State.FAILED
+
+
 def test_a_python_that_tells_nothing_is_no_verdict(bench: Callable[..., Bench]) -> None:
     on = bench("cpu-only-linux", code=1)
     with pytest.raises(ToolFailed, match="could not run the smoke checks inside the environment"):

@@ -131,8 +131,9 @@ def understood(completed: Completed, timeout: float) -> Seen:
     if seen.began is None and not seen.steps:
         completed.check("run the smoke checks inside the environment")
         raise ToolFailed("the smoke checks gave no answer", hint=f"run them: {completed.command}")
-    if seen.began is not None:
-        seen.steps.append(Step(seen.began, Result.FAILED, message=_ended(completed, timeout)))
+    if seen.began is not None or completed.code != 0:
+        within = seen.began or "between two checks"
+        seen.steps.append(Step(within, Result.FAILED, message=_ended(completed, timeout)))
     return seen
 
 
