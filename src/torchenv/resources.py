@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchenv.catalogue import SCHEMA, Catalogue
 from torchenv.errors import InputError
 from torchenv.tables import Table, nearest
 
+if TYPE_CHECKING:
+    from torchenv.audit import Breakages
+
 # importlib.resources would cost 35 ms of every start.
 _PACKAGE = Path(__file__).parent
 CATALOGUE = _PACKAGE / "data" / "catalogue.toml"
+BREAKAGES = _PACKAGE / "data" / "breakages.toml"
 
 # The wheel carries the profiles inside the package; a source checkout has them at its top.
 _CARRIED = _PACKAGE / "profiles"
@@ -41,8 +45,15 @@ def catalogue(own: Path | None = None) -> Catalogue:
         return Catalogue.parse(packaged)
     document = Table.from_toml(_read(own), str(own))
     document.schema(SCHEMA, remedy=f"write `schema = {SCHEMA}` at its top")
-    merged = _laid_over(packaged.raw(), document.raw())
+    merged = laid_over(packaged.raw(), document.raw())
     return Catalogue.parse(Table(merged, f"{own}, over the packaged {CATALOGUE.name}"))
+
+
+def breakages() -> Breakages:
+    """Read what the newest release breaks in people's code, for the audit."""
+    from torchenv.audit import Breakages
+
+    return Breakages.read(BREAKAGES.read_text(encoding="utf-8"), BREAKAGES.name)
 
 
 def profile_names(directory: Path = PROFILES) -> tuple[str, ...]:
@@ -69,12 +80,13 @@ def _read(path: Path) -> str:
         raise InputError(f"the catalogue {path} cannot be read: {error}") from None
 
 
-def _laid_over(base: Mapping[str, Any], own: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+def laid_over(base: Mapping[str, Any], own: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+    """Lay one catalogue document over another, entry by entry; `place` is where in it one stands."""
     merged = dict(base)
     for key, value in own.items():
         there = base.get(key)
         if isinstance(value, dict) and isinstance(there, dict):
-            merged[key] = _laid_over(there, value, key if not place else f"{place}.{key}")
+            merged[key] = laid_over(there, value, key if not place else f"{place}.{key}")
         elif key in _IDENTITY and _are_tables(value):
             merged[key] = _matched(there or [], value, _IDENTITY[key])
         elif place.startswith("names.") and isinstance(value, list) and isinstance(there, list):
@@ -87,7 +99,7 @@ def _laid_over(base: Mapping[str, Any], own: Mapping[str, Any], place: str = "")
 def _matched(base: list[dict[str, Any]], own: list[dict[str, Any]], identity: str) -> list[dict[str, Any]]:
     merged = {each.get(identity): each for each in base}
     for each in own:
-        merged[each.get(identity)] = _laid_over(merged.get(each.get(identity), {}), each)
+        merged[each.get(identity)] = laid_over(merged.get(each.get(identity), {}), each)
     return list(merged.values())
 
 

@@ -180,6 +180,10 @@ class Store:
         """Where the files of a lifeboat are listed with their hashes, by its digest."""
         return self.root / "kept" / f"{digest.rpartition(':')[2][:16]}.json"
 
+    def log_directory(self, number: int) -> Path:
+        """Where the logs of the checks in an environment are kept, also after it was removed."""
+        return self.root / "logs" / str(number)
+
     # Writing.
 
     @contextmanager
@@ -248,6 +252,10 @@ class Store:
     def write_kept(self, digest: str, text: str) -> Path:
         """Keep the list of the files of a lifeboat."""
         return self._keep(self.kept_path(digest), text)
+
+    def write_log(self, number: int, name: str, text: str) -> Path:
+        """Keep what a check in an environment printed."""
+        return self._keep(self.log_directory(number) / name, text)
 
     def write_constraints(self, environment: Environment, text: str) -> Path:
         """Leave in a new environment what keeps a later install by hand from replacing its packages."""

@@ -1,4 +1,4 @@
-"""Checkpoints to test on: the measured samples, files made by hand, and large metadata without torch."""
+"""Checkpoints to test on: measured samples, files made by hand, and large metadata."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def metadata(tensors: list[dict[str, Any]], *, strides: bool = True) -> bytes:
     other in `__N_0.distcp` for piece N.
     """
     with _Torch() as torch:
-        entries, storage = {}, {}
+        entries: dict[str, Any] = {}
+        storage: dict[Any, Any] = {}
         for tensor in tensors:
             pieces = [
                 torch.made(torch.Chunk, offsets=torch.Size(start), sizes=torch.Size(sizes))
@@ -85,9 +86,7 @@ def metadata(tensors: list[dict[str, Any]], *, strides: bool = True) -> bytes:
                 torch.Tensor, properties=properties, size=torch.Size(shape), chunks=pieces
             )
             for n, (start, _) in enumerate(tensor["pieces"]):
-                index = torch.made(
-                    torch.Index, fqn=tensor["name"], index=n, offset=torch.Size(start)
-                )
+                index = torch.made(torch.Index, fqn=tensor["name"], index=n, offset=torch.Size(start))
                 place = {
                     "relative_path": f"__{n}_0.distcp",
                     "offset": 7 * len(storage),

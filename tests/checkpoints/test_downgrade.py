@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
-
 from tests.checkpoints.support import CASES, SAMPLES, MemoryTree, call4, files_of, metadata
+
 from torchenv.checkpoints import dcp, inspect
 from torchenv.checkpoints.downgrade import downgrade, reader_after
 from torchenv.checkpoints.inert import Made, Map
@@ -94,8 +95,7 @@ def test_the_case_of_a_checkpoint_that_2_14_cannot_read() -> None:
 
 def test_frames_that_begin_inside_of_records_keep_their_lengths_right() -> None:
     tensors = [
-        {"name": f"layer.{n}.weight", "shape": (n, 3), "pieces": [((0, 0), (n, 3))]}
-        for n in range(1, 30_000)
+        {"name": f"layer.{n}.weight", "shape": (n, 3), "pieces": [((0, 0), (n, 3))]} for n in range(1, 30_000)
     ]
     data = metadata(tensors)
     assert len(data) > 4 << 20  # so that it is read by records
@@ -104,10 +104,7 @@ def test_frames_that_begin_inside_of_records_keep_their_lengths_right() -> None:
 
     frames = dcp.read_facts(result.data).walked.frames
     assert len(frames) > 50
-    assert all(
-        at + 9 + length == after
-        for (at, length), (after, _) in zip(frames, frames[1:], strict=False)
-    )
+    assert all(at + 9 + length == after for (at, length), (after, _) in pairwise(frames))
     assert frames[-1][0] + 9 + frames[-1][1] == len(result.data)
     assert dcp.read_listing(result.data)[1] == dcp.read_listing(data)[1]
 

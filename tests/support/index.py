@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import time
+from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,9 +29,11 @@ class Index:
 
     def __init__(self) -> None:
         self.requests: list[str] = []
+        self.seconds_before_wheels = 0.0
         self._places: defaultdict[str, dict[str, Wheel]] = defaultdict(dict)
         self._damaged: set[str] = set()
         self.root = ""
+        self.login: tuple[str, str] | None = None
 
     @property
     def torch_root(self) -> str:
@@ -56,6 +60,14 @@ class Index:
         """Serve other bytes under this name than those whose hash is listed."""
         self._damaged.add(file_name)
 
+    def mend(self, file_name: str) -> None:
+        """Serve the right bytes again."""
+        self._damaged.discard(file_name)
+
+    def held(self, place: str) -> list[Wheel]:
+        """Give the wheels of a place."""
+        return list(self._places[place].values())
+
     def served(self, place: str, file_name: str) -> bytes:
         """Give the bytes that are served under this name."""
         wheel = self._places[place][file_name]
@@ -71,6 +83,13 @@ class Index:
     def asked_for(self, place: str, project: str) -> bool:
         return any(path.startswith(f"/{place}/{project}/") for path in self.requests)
 
+    def lets_in(self, authorization: str | None) -> bool:
+        """Whether a request may be answered; `login` None lets everybody in."""
+        if self.login is None:
+            return True
+        pair = b64encode(":".join(self.login).encode()).decode()
+        return authorization == f"Basic {pair}"
+
     def forget(self) -> None:
         self.requests.clear()
 
@@ -78,6 +97,8 @@ class Index:
         """Give the status, content type and body for one path."""
         place, _, last = unquote(path).strip("/").rpartition("/")
         lacking = 403 if place.startswith("whl") else 404
+        if last.endswith(".whl"):
+            time.sleep(self.seconds_before_wheels)
         if last.endswith((".whl", ".metadata")):
             wheel = self._places[place].get(last.removesuffix(".metadata"))
             if wheel is None:
@@ -137,7 +158,13 @@ def serving(index: Index) -> Iterator[Index]:
             self._send(body=False)
 
         def _send(self, *, body: bool) -> None:
-            status, kind, content = index.answer(self.path, self.headers.get("Accept", ""))
+            if self.path.startswith("http://"):
+                # Asked as a proxy, the server answers for every host alike.
+                self.path = "/" + self.path.split("/", 3)[3]
+            if index.lets_in(self.headers.get("Authorization")):
+                status, kind, content = index.answer(self.path, self.headers.get("Accept", ""))
+            else:
+                status, kind, content = 401, "text/plain", b"who are you?"
             total = len(content)
             tag = f'"{hashlib.md5(content, usedforsecurity=False).hexdigest()}"'
             if status == 200 and self.headers.get("If-None-Match") == tag:
@@ -150,6 +177,8 @@ def serving(index: Index) -> Iterator[Index]:
                 end = min(int(last), total - 1) if first and last else total - 1
                 content = content[start : end + 1]
                 self.send_header("Content-Range", f"bytes {start}-{end}/{total}")
+            if status == 401:
+                self.send_header("WWW-Authenticate", 'Basic realm="mirror"')
             self.send_header("Accept-Ranges", "bytes")
             self.send_header("ETag", tag)
             if self.path.startswith("/simple/") and self.path.endswith(".whl"):

@@ -94,6 +94,8 @@ def create(order: Order, ports: Ports) -> Made:
         _check_room(order, lock, ports)
 
         manifest, new = _begun(manifest, order, python, ports)
+        for warning in _stands_on_conda(order.host, python):
+            say(f"note: {warning}")
         store.write(manifest)
         store.write_plan(
             new.number, json.dumps(order.plan.to_document(), indent=2, ensure_ascii=False) + "\n"
@@ -165,9 +167,7 @@ def _holds(installation: Installation, lock: Lock, build: Build) -> bool:
 def _check_room(order: Order, lock: Lock, ports: Ports) -> None:
     """Refuse before anything is built what the disk would refuse half way."""
     directory = ports.store.environments
-    # A wheel takes about twice its size once it is unpacked, and a copy of it stays in the cache.
-    needed = 2 * sum(file.size or 0 for package in lock.packages for file in package.files[:1])
-    free = ports.store.free_space()
+    needed, free = _needed_space(order, lock), ports.store.free_space()
     if needed > free:
         said = f"about {needed >> 20} MiB are needed for {directory}, and {free >> 20} MiB are free"
         raise WorkspaceError(said, hint="free some space, or choose another disk with --root DIR")
@@ -178,6 +178,15 @@ def _check_room(order: Order, lock: Lock, ports: Ports) -> None:
         if not length.fits:
             hint = f"choose a --root that is {length.too_many} characters shorter, or set LongPathsEnabled"
             raise WorkspaceError(f"paths under {site} would be too long: {length}", hint=hint)
+
+
+def _needed_space(order: Order, lock: Lock) -> int:
+    known = sum(file.size or 0 for package in lock.packages for file in package.files[:1])
+    # PyTorch's index gives no sizes: there it is what the release takes with an accelerator's libraries.
+    release, vendor = order.build.release, order.build.backend.vendor
+    usual = 0 if vendor == "cpu" else release.download_mib.get(order.host.platform, 0) << 20
+    # Unpacked, a wheel takes about twice its size.
+    return 2 * max(known, usual)
 
 
 def _begun(manifest: Manifest, order: Order, python: Path, ports: Ports) -> tuple[Manifest, Environment]:
@@ -209,9 +218,22 @@ def _recorded(manifest: Manifest, order: Order, python: Path, ports: Ports) -> t
             by_hand=order.by_hand,
             because=plan.why if plan.outcome is Outcome.FALLBACK else (),
             ignored=order.ignored,
-            warnings=tuple(each.message for each in order.around),
+            warnings=_undoing(order, python),
         ),
     )
+
+
+def _undoing(order: Order, python: Path) -> tuple[str, ...]:
+    """Say what may undo the environment later; what is true of this shell alone is not for the record."""
+    resync = (each.message for each in order.around if each.code == "project-resync")
+    return (*resync, *_stands_on_conda(order.host, python))
+
+
+def _stands_on_conda(host: Host, python: Path) -> tuple[str, ...]:
+    base = next((each for each in host.pythons if each.path == str(python)), None)
+    if base is None or not base.conda:
+        return ()
+    return (f"it stands on conda's Python {python}: without that environment nothing in this one runs",)
 
 
 def _proven(order: Order, directory: Path, lock: Lock, ports: Ports) -> Report:

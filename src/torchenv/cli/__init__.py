@@ -31,13 +31,18 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "use": ("use", "put an environment in use"),
     "rollback": ("rollback", "back to the environment in use before, at once and offline"),
     "run": ("run", "run a command in an environment"),
+    "smoke": ("smoke", "prove an environment by computing in it"),
+    "evaluate": ("evaluate", "measure the same in two environments, and judge the difference"),
+    "audit": ("audit", "what in this code the new release breaks"),
+    "report": ("report", "one page on where things stand"),
+    "kernel": ("kernel", "make an environment a Jupyter kernel, or take that back"),
     "activate": ("activate", "print what a shell evaluates to be in an environment"),
     "verify": ("verify", "prove that an environment is as it was built"),
     "remove": ("remove", "delete environments that nobody needs; their locks stay"),
     "prune": ("prune", "delete what is old and needed by nobody"),
     "restore": ("restore", "build a removed environment again from its lock"),
     "checkpoints": ("checkpoints", "who can read each; keep one; make copies that an older torch reads"),
-    "catalogue": ("catalogue", "what PyTorch publishes: show, or check it against the indexes"),
+    "catalogue": ("catalogue", "what PyTorch publishes: show it, check it against the indexes, update it"),
 }
 
 INTERRUPTED = 130
@@ -49,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, TextIOWrapper):
-        # A path may hold what the terminal's encoding does not; JSON knows these escapes too.
+        # A path may hold what the terminal's encoding does not.
         sys.stdout.reconfigure(errors="backslashreplace")
     if words in (["--version"], ["-V"]):
         from torchenv import __version__

@@ -95,8 +95,29 @@ class Context:
         """The packaged catalogue, with the user's own laid over it."""
         from torchenv import resources
 
-        named = getattr(self.arguments, "catalogue", None) or self.environ.get("TORCHENV_CATALOGUE")
-        return resources.catalogue(self.cwd / named if named else None)
+        return resources.catalogue(self.own_catalogue)
+
+    @property
+    def own_catalogue(self) -> Path | None:
+        """The user's own catalogue; one that was named must be there, and the usual place may be empty."""
+        if self._named_catalogue:
+            return self.cwd / self._named_catalogue
+        if self.home is None or not self.own_catalogue_path.is_file():
+            return None
+        return self.own_catalogue_path
+
+    @property
+    def own_catalogue_path(self) -> Path:
+        """Where it is or would be: `--catalogue`, else TORCHENV_CATALOGUE, else among the user's settings."""
+        if self._named_catalogue:
+            return self.cwd / self._named_catalogue
+        from platformdirs import user_config_path
+
+        return user_config_path("torchenv", appauthor=False) / "catalogue.toml"
+
+    @property
+    def _named_catalogue(self) -> str | None:
+        return getattr(self.arguments, "catalogue", None) or self.environ.get("TORCHENV_CATALOGUE")
 
     @cached_property
     def profile(self) -> Profile:
@@ -200,6 +221,13 @@ class Context:
             proxies=_proxies(environ) if "PIP_PROXY" in environ else None,
             method=method,
         )
+
+    @cached_property
+    def pythons(self) -> str:
+        """From where uv would fetch an interpreter."""
+        from torchenv.installers.uv import PYTHONS
+
+        return self.environ.get("UV_PYTHON_INSTALL_MIRROR") or PYTHONS
 
     @cached_property
     def package_index(self) -> str | None:
@@ -327,10 +355,10 @@ class Context:
         return datetime.now(UTC).replace(microsecond=0)
 
     def print_json(self, document: Mapping[str, Any]) -> None:
-        """Print a document on stdout."""
+        """Print a document on stdout, in ASCII: no encoding of a terminal stands in its way."""
         import json
 
-        self.out(json.dumps(document, indent=2, ensure_ascii=False))
+        self.out(json.dumps(document, indent=2))
 
     def _user_data(self) -> Path:
         if self.home is None:

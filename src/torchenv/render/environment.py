@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchenv.lifeboat import told
 from torchenv.manifest import Manifest
-from torchenv.record import Environment, Kind, Run, State, as_json
+from torchenv.record import Environment, Kind, Proof, Run, State, as_json
 from torchenv.steps import behind
 from torchenv.store import Store, constraints_path
 
@@ -56,6 +57,15 @@ def made_text(made: Made, order: Order) -> str:
     return "\n".join(_made_lines(made, order))
 
 
+def proof_text(proof: Proof) -> str:
+    """Tell in one line what was checked, when, on which machine and devices, and with which torch."""
+    ended = "passed" if proof.passed else "failed"
+    host = f" on {proof.host}" if proof.host else ""
+    devices = f"on {', '.join(proof.devices)}" if proof.devices else "without a device"
+    build = f", torch built from {proof.git[:12]}" if proof.git else ""
+    return f"{proof.what} {ended} at {proof.at:%Y-%m-%d %H:%M}{host}, {devices}{build}"
+
+
 def columns(rows: Sequence[tuple[str, ...]]) -> str:
     """Set rows of words in columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -97,16 +107,15 @@ def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
     if environment.choice is not None:
         yield from (f"because {each}" for each in environment.choice.because)
         yield from (f"ignored: {each}" for each in environment.choice.ignored)
+        yield from (f"note: {each}" for each in environment.choice.warnings)
     for proof in environment.proofs:
-        where = ", ".join(proof.devices) or "no device"
-        ended = "passed" if proof.passed else "failed"
-        yield f"proof: {proof.what} {ended} at {proof.at:%Y-%m-%d %H:%M} on {where}"
+        yield f"proof: {proof_text(proof)}"
+        yield from (f"  {each}" for each in proof.said)
     lock = store.lock_path(environment.number)
     if lock.is_file():
         yield f"lock: {lock}"
-    held = constraints_path(Path(environment.path))
-    if held.is_file():
-        yield f"to add to it: uv pip install --python {environment.path} -c {held} PACKAGE"
+    if constraints_path(Path(environment.path)).is_file():
+        yield f"to add to it: {_adding_to(environment)}"
 
 
 def _made_lines(made: Made, order: Order) -> Iterator[str]:
@@ -128,6 +137,12 @@ def _made_lines(made: Made, order: Order) -> Iterator[str]:
         yield from (f"    {each}" for each in made.changed_by_others[:5])
     if order.build.unproven:
         yield "  unproven: it has not run on a device yet"
-    held = constraints_path(Path(environment.path))
-    yield f"  to add to it: uv pip install --python {environment.path} -c {held} PACKAGE"
+    yield f"  to add to it: {_adding_to(environment)}"
     yield f"next: torchenv run -e {number} -- python -c 'import torch; print(torch.__version__)'"
+
+
+def _adding_to(environment: Environment) -> str:
+    """Write the command that adds a package by hand and replaces nothing that is there."""
+    held = constraints_path(Path(environment.path))
+    words = ["uv", "pip", "install", "--python", environment.path, "-c", str(held), "PACKAGE"]
+    return shlex.join(words)
