@@ -258,7 +258,10 @@ class Store:
 
     def clear_unfinished(self) -> Manifest:
         """Bring the disk to what the manifest says after a run that was stopped, and give the manifest."""
-        manifest = self.settled()
+        return self.cleared(self.settled())
+
+    def cleared(self, manifest: Manifest) -> Manifest:
+        """Clear what the manifest says was begun and never finished, and give it without that."""
         unfinished = manifest.unfinished()
         for environment in unfinished:
             self._say(f"clearing environment {environment}, which was left unfinished")
