@@ -1,4 +1,4 @@
-"""Ask the index of a plan whether it has what is planned, and plan again where it has not."""
+"""Ask whether what is planned can be had, and plan again where it cannot."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ from torchenv.plan import Build, IndexFacts, Plan, Question, resolve
 from torchenv.process import Runner
 
 
-def asked_again(plan: Plan, ask: Question, fetch: Fetch, run: Runner) -> Plan:
-    """Give the plan that holds once the indexes were asked.
+def asked_again(plan: Plan, ask: Question, fetch: Fetch, run: Runner, *, pythons: str) -> Plan:
+    """Give the plan that holds once the indexes were asked, and `pythons`, from where one would be fetched.
 
-    Where PyTorch's index cannot be reached, the package index's build is planned if it is of the same release
-    and serves this host; else `IndexFailed` is raised. What an index lacks is a reason in the new plan.
+    Where no interpreter can be fetched, those that are there must do. Where PyTorch's index cannot be
+    reached, the package index's build is planned if it is of the same release and serves this host; else
+    `IndexFailed` is raised. What an index lacks is a reason in the new plan.
     """
+    if plan.build is not None and plan.build.python.path is None and why_unreachable(run, pythons):
+        ask = replace(ask, wish=replace(ask.wish, offline=True))
+        plan = resolve(ask)
     facts = IndexFacts()
     while plan.build is not None and plan.build.index is not None:
         # A name that nobody looks up can hold a request for minutes, so that is found out first.
