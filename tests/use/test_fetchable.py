@@ -18,10 +18,11 @@ def test_a_lock_whose_files_are_there_has_lost_nothing() -> None:
 
 def test_a_file_that_is_gone_is_named_with_its_address_and_hash() -> None:
     found = fetchable(LOCK, lambda url: Missing(404) if "numpy" in url else "")
-    assert [str(each) for each in found.lost] == [
+    (lost,) = map(str, found.lost)
+    assert lost == (
         "numpy==2.3.0 is no longer there: numpy-2.3.0-py3-none-any.whl;"
         f" it was at https://mirror.example/files/numpy-2.3.0-py3-none-any.whl, sha256 {'0' * 64}"
-    ]
+    )
 
 
 def test_an_index_that_does_not_answer_is_asked_once_and_proves_nothing() -> None:
