@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,6 @@ from torchenv.scan.runs import Judge, run_line, runs_of
 
 
 def environment(number: int, torch: str, python: str = "3.11.7") -> Environment:
-    from tests.support.checkpoints import AT
-
     return Environment(
         number=number,
         name=torch,
@@ -28,7 +27,7 @@ def environment(number: int, torch: str, python: str = "3.11.7") -> Environment:
         path=f"/{torch}",
         python=BasePython(python, "/usr/bin/python3"),
         torch=torch,
-        created=AT,
+        created=datetime(2026, 11, 30, 8, tzinfo=UTC),
     )
 
 

@@ -1,21 +1,14 @@
-"""Training runs on disk, made of the measured samples, and a workspace beside them with two environments."""
+"""Training runs on disk, made of the measured samples."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import shutil
-import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.checkpoints.support import CASES, SAMPLES
 
-from torchenv.manifest import Manifest
-from torchenv.record import BasePython
-from torchenv.store import Store
-
-AT = datetime(2026, 11, 30, 8, tzinfo=UTC)
 LONG_AGO = 1_790_000_000  # long enough for a directory's time to be trusted
 
 
@@ -35,36 +28,6 @@ def settle(directory: Path) -> None:
             os.utime(path, (LONG_AGO, LONG_AGO))
 
 
-def workspace(root: Path, *torches: str, python: str = "3.11.7") -> Store:
-    """Record an environment for each torch; the last one is in use."""
-    store = Store(root)
-    manifest = Manifest()
-    for torch in torches:
-        path = root.parent / f"env-{torch}"
-        site = path / "lib" / "python3.11" / "site-packages"
-        version = torch.partition("+")[0]
-        (site / f"torch-{version}.dist-info").mkdir(parents=True)
-        (site / f"torch-{version}.dist-info" / "METADATA").write_text(
-            f"Metadata-Version: 2.4\nName: torch\nVersion: {version}\n"
-        )
-        (site / "torch").mkdir()
-        (site / "torch" / "version.py").write_text(f"__version__ = '{torch}'\n")
-        (path / "bin").mkdir()
-        (path / "bin" / "python").write_text("")
-        (path / "pyvenv.cfg").write_text(f"home = /usr/bin\nversion = {python}\n")
-        manifest, environment = manifest.adopt(
-            f"{torch}-py3.11".replace("+", "-"),
-            path=path,
-            python=BasePython(python, "/usr/bin/python3.11"),
-            at=AT,
-            torch=torch,
-        )
-        manifest = manifest.use(environment.number, why="use", at=AT)
-    with store.locked("test"):
-        store.write(manifest)
-    return store
-
-
 def contents(directory: Path) -> dict[str, tuple[str, int]]:
     """Give the hash and the time of every file below, to see that nothing was touched."""
     return {
@@ -75,8 +38,3 @@ def contents(directory: Path) -> dict[str, tuple[str, int]]:
         for path in sorted(directory.rglob("*"))
         if path.is_file()
     }
-
-
-def wait_for_times() -> None:
-    """Wait until a change of now has another time than the one before."""
-    time.sleep(0.02)

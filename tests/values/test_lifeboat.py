@@ -35,8 +35,10 @@ def kept(path: str, days: int, *numbers: int) -> Kept:
 
 def test_what_an_environment_cannot_read_is_told_with_the_way_out() -> None:
     assert list(told(RUN, OLD)) == [
-        "runs/a: step-200 cannot be read by environment 1 (2.14.1-cu126-py3.11) (it needs torch 2.15);"
-        " step-100 is the newest that can, 100 steps behind",
+        (
+            "runs/a: step-200 cannot be read by environment 1 (2.14.1-cu126-py3.11) (it needs torch 2.15);"
+            " step-100 is the newest that can, 100 steps behind"
+        ),
         "  `torchenv checkpoints downgrade runs/a/step-200 --for 2.14` makes a copy that can",
     ]
 

@@ -16,6 +16,9 @@ from torchenv.record import Environment, Kind, Run, State
 from torchenv.running import Process, Running
 from torchenv.store import Store
 
+# A person reads of this many runs; the document holds all.
+_WARNED = 10
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Switched:
@@ -130,8 +133,7 @@ def _switched(
     if (reason := unusable(target, store)) is not None:
         again = f"`torchenv restore {target.number}` builds it again from its lock" if target.lock else None
         raise WorkspaceError(f"environment {target} cannot be used: {reason}", hint=again)
-    for line in (line for run in manifest.runs for line in told(run, target)):
-        outside.say(line)
+    _warn(manifest.runs, target, outside)
     before = manifest.in_use
     changed = drift(target, Path(target.path))
     said = (*said, *([changed] if changed else ["its interpreter and its torch are in place"]))
@@ -140,15 +142,19 @@ def _switched(
         store.write(after)
     store.remake_current(after)
     # Only now: what an earlier run left may take long to delete.
-    store.clear_unfinished()
+    store.cleared(after)
     # Who was started through `current` imports from the other environment from now on.
     left = before if before and before.number != target.number else None
-    still = (*outside.running(Path(left.path)), *outside.running(store.current)) if left else ()
-    return Switched(before=before, now=target, said=said, running=_once(still), runs=manifest.runs)
+    still = outside.running((Path(left.path), store.current)) if left else ()
+    return Switched(before=before, now=target, said=said, running=still, runs=manifest.runs)
 
 
-def _once(processes: tuple[Process, ...]) -> tuple[Process, ...]:
-    return tuple({each.pid: each for each in processes}.values())
+def _warn(runs: tuple[Run, ...], target: Environment, outside: Outside) -> None:
+    concerned = [lines for lines in (list(told(run, target)) for run in runs) if lines]
+    for line in (line for lines in concerned[:_WARNED] for line in lines):
+        outside.say(line)
+    if len(concerned) > _WARNED:
+        outside.say(f"and so with {len(concerned) - _WARNED} more runs")
 
 
 def _refuse_unproven(target: Environment, *, proof: bool) -> None:
