@@ -128,7 +128,7 @@ def test_a_single_file_can_be_the_root(tmp_path: Path) -> None:
     file = tmp_path / "model_100.pt"
     shutil.copy(SAMPLES / "2.8.0" / "ts_plain" / "ck.pt", file)
     ((root, address, _, found),) = scanned(file)
-    assert (root, address, found.name, found.format) == (str(file), str(file), "", "torchscript")
+    assert (root, address, found.name, found.format) == (str(file), str(file), "", "torch-zip")
 
 
 def test_a_link_that_leads_out_of_the_root_is_not_followed(tmp_path: Path) -> None:

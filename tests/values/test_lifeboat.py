@@ -78,8 +78,8 @@ def test_a_distributed_training_is_advised_to_keep_a_checkpoint_that_can_be_fall
     assert advice(manifest.keep(kept("runs/a/step-100", 3, 1)), week, NOW) is None
     assert advice(manifest.keep(kept("runs/a/step-100", 9, 1)), None, NOW) is None
     assert advice(manifest.keep(kept("runs/a/step-100", 9, 1)), week, NOW) == (
-        "the newest kept checkpoint that environment 1 (2.14.1-cu126-py3.11) reads, runs/a/step-100, is 9 days"
-        " old: the profile asks for one of at most 7 days"
+        "the newest kept checkpoint that environment 1 (2.14.1-cu126-py3.11) reads, runs/a/step-100,"
+        " is 9 days old: the profile asks for one of at most 7 days"
     )
     assert advice(Manifest(), week, NOW) == (
         "no checkpoint is kept to fall back on: keep one with `torchenv checkpoints keep`"

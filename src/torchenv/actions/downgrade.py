@@ -11,7 +11,8 @@ from packaging.version import InvalidVersion, Version
 from torchenv.checkpoints.dcp import GLOBAL, RANK_LOCAL
 from torchenv.checkpoints.downgrade import Downgraded
 from torchenv.checkpoints.inert import Damaged
-from torchenv.checkpoints.values import Checkpoint, Reader
+from torchenv.checkpoints.rules import rules
+from torchenv.checkpoints.values import Checkpoint, Note, Reader
 from torchenv.errors import InputError, NothingSuits, ToolFailed
 from torchenv.manifest import Manifest
 from torchenv.places import Carried, Draft, Place, Progress, is_remote, place
@@ -171,10 +172,13 @@ def _refuse(checkpoint: Checkpoint, target: Target) -> None:
         )
     after = reader_after(reader, target.plain_path)
     if not target.is_read(after):
-        reasons = "; ".join(note.message for note in after.because)
-        raise NothingSuits(
-            f"torch {target.torch} would not read a copy of {checkpoint.path} either: {reasons}"
-        )
+        reasons = "; ".join(note.message for note in after.because if not target.is_read(_alone(note)))
+        said = f"torch {target.torch} would not read a copy of {checkpoint.path} either"
+        raise NothingSuits(f"{said}: {reasons}")
+
+
+def _alone(note: Note) -> Reader:
+    return rules().reader([note.code])
 
 
 def _rewritten(there: Place, source: str, target: Target) -> dict[str, Downgraded]:
