@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torchenv.indexes import Fetch
     from torchenv.installers import Installer
     from torchenv.installers.inherited import Inherited
-    from torchenv.plan import Plan
+    from torchenv.plan import Known, Lifeboat
     from torchenv.process import Programs, Runner
     from torchenv.profile import Profile
     from torchenv.record import Environment
@@ -306,21 +306,25 @@ class Context:
 
         return lambda environment: irreplaceable(environment, self.store, self.head, self.say)
 
-    def with_lifeboat(self, plan: Plan) -> Plan:
-        """Add to the advice of a plan what is to be kept first, where the profile is of distributed training.
+    def known(self, findings: Mapping[str, int] | None = None) -> Known:
+        """Gather what weighs in the advice alone; `findings` counts those of an audit by severity."""
+        from torchenv.plan import Known
 
-        A plan that changes nothing, and a machine on which nothing is in use, have nothing to fall back to.
-        """
-        wanted = self.profile.checkpoints
-        new = plan.build is not None and plan.advice.verdict != "stay"
-        if not wanted.distributed or not new or self.host.active is None:
-            return plan
-        from torchenv.lifeboat import advice
+        checkpoints = self.profile.checkpoints
+        return Known(
+            lifeboat=self._lifeboat() if checkpoints.distributed else None,
+            oldest_lifeboat=checkpoints.lifeboat_max_age,
+            findings=findings or {},
+        )
 
-        said = advice(self.store.read(), wanted.lifeboat_max_age, self.now())
-        if said is None:
-            return plan
-        return replace(plan, advice=replace(plan.advice, reasons=(*plan.advice.reasons, said)))
+    def _lifeboat(self) -> Lifeboat | None:
+        from torchenv.lifeboat import newest_kept
+        from torchenv.plan import Lifeboat
+
+        kept = newest_kept(self.store.read())
+        if kept is None or kept.saved is None:
+            return None
+        return Lifeboat(kept.path, max(self.now() - kept.saved, timedelta()))
 
     @property
     def system(self) -> str:

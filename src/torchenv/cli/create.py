@@ -35,8 +35,10 @@ def run(arguments: Namespace, context: Context) -> int:
     host = context.host if arguments.dry_run else _host(context)
     model = like(context)
     along = carried(context, model)
-    question = Question(host=host, wish=_wish(context, along, host), catalogue=context.catalogue)
-    plan = context.with_lifeboat(_decided(question, context))
+    question = Question(
+        host=host, wish=_wish(context, along, host), catalogue=context.catalogue, known=context.known()
+    )
+    plan = _decided(question, context)
     context.say(decision_text(plan) if plan.build else refusal_text(plan))
     if arguments.json and (arguments.dry_run or plan.build is None):
         context.print_json(plan.to_document())
