@@ -223,6 +223,11 @@ class Manifest:
         state = State.PROVEN if proof.passed else State.FAILED
         return self._changed(before, state=state, proofs=(*before.proofs, proof))[0]
 
+    def noted(self, number: int, proof: Proof) -> Manifest:
+        """Record a run of checks that decides nothing about whether an environment can be used."""
+        before = self.number(number)
+        return self._changed(before, proofs=(*before.proofs, proof))[0]
+
     def cleared(self, number: int) -> Manifest:
         """Forget an environment that was never finished; its number stays used."""
         assert self.number(number).state is State.BUILDING

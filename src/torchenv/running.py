@@ -64,7 +64,8 @@ _CIM = (
 
 
 def _others(found: Iterable[Process]) -> tuple[Process, ...]:
-    return tuple({each.pid: each for each in found if each.pid != os.getpid()}.values())
+    by_pid = {each.pid: each for each in found if each.pid != os.getpid()}
+    return tuple(by_pid[pid] for pid in sorted(by_pid))
 
 
 def _in_proc(proc: Path, inside: str) -> Iterator[Process]:

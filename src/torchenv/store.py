@@ -171,6 +171,10 @@ class Store:
         """Where the lines of an environment's fingerprint are kept."""
         return self.root / "fingerprints" / f"{number}.txt"
 
+    def log_directory(self, number: int) -> Path:
+        """Where the logs of the checks in an environment are kept, also after it was removed."""
+        return self.root / "logs" / str(number)
+
     # Writing.
 
     @contextmanager
@@ -231,6 +235,10 @@ class Store:
     def write_fingerprint(self, number: int, text: str) -> Path:
         """Keep the lines of a fingerprint, so that a difference can be named later."""
         return self._keep(self.fingerprint_path(number), text)
+
+    def write_log(self, number: int, name: str, text: str) -> Path:
+        """Keep what a check in an environment printed."""
+        return self._keep(self.log_directory(number) / name, text)
 
     def write_constraints(self, environment: Environment, text: str) -> Path:
         """Leave in a new environment what keeps a later install by hand from replacing its packages."""

@@ -339,7 +339,7 @@ def test_upgrading_is_advised_with_care_for_checkpoints() -> None:
     assert planned(host).advice.verdict == "upgrade"
     careful = planned(host, distributed=True).advice
     assert careful.verdict == "upgrade-at-checkpoint-boundary"
-    assert careful.reasons[0] == ("distributed checkpoints saved by 2.15.0 cannot be read by 2.14.1+cu130")
+    assert careful.reasons[1] == ("distributed checkpoints saved by 2.15.0 cannot be read by 2.14.1+cu130")
     assert planned("v100-driver-580").advice.verdict == "stay"
 
 

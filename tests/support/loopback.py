@@ -37,7 +37,7 @@ class Torchenv:
         self.store = Store(self.root)
         home = directory / "home"
         home.mkdir(exist_ok=True)
-        self._cwd = directory
+        self.cwd = directory
         self.environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(home),
@@ -53,7 +53,7 @@ class Torchenv:
         return subprocess.Popen(
             [sys.executable, "-m", "torchenv", *words],
             env={**self.environ, **more},
-            cwd=self._cwd,
+            cwd=self.cwd,
             text=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

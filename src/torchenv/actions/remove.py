@@ -119,7 +119,7 @@ def _choose(
     pruned = Pruned()
     # The oldest first: each that goes may make another one the only reader of a checkpoint.
     for environment in reversed(built[pruning.keep :]):
-        if pruning.before is not None and manifest.last_used(environment.number) > pruning.before:
+        if pruning.before is not None and manifest.last_used(environment.number) >= pruning.before:
             continue
         why = (
             needed(environment, manifest, store)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import Enum
 from typing import Any
 
@@ -56,6 +57,29 @@ class IndexFacts:
 NOTHING_ASKED = IndexFacts()
 
 
+@dataclass(frozen=True, slots=True)
+class Lifeboat:
+    """The newest kept checkpoint that the environment in use can read."""
+
+    path: str
+    age: timedelta
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """What weighs in the advice and never in the choice.
+
+    `oldest_lifeboat` is the age that the profile allows; `findings` counts an audit's by severity.
+    """
+
+    lifeboat: Lifeboat | None = None
+    oldest_lifeboat: timedelta | None = None
+    findings: Mapping[str, int] = field(default_factory=dict)
+
+
+NOTHING_KNOWN = Known()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
     """All that a decision is made from."""
@@ -64,6 +88,7 @@ class Question:
     wish: Wish
     catalogue: Catalogue
     indexes: IndexFacts = NOTHING_ASKED
+    known: Known = NOTHING_KNOWN
 
 
 @dataclass(frozen=True, slots=True)
