@@ -142,7 +142,7 @@ class Store:
         """
         path = Path(environment.path)
         known = environment.identity
-        for place in chain([path], self._other_places(path)):
+        for place in chain([path], self._other_places(path), _beside(path) if known else ()):
             if place.is_dir() and (known is None or identity(place) == known):
                 return InPlace(path) if place == path else Moved(place, was=path)
         return Replaced(path) if path.is_dir() else Gone(path)
@@ -258,15 +258,17 @@ class Store:
         """
         manifest = self.read()
         self._put_back_wrongly_discarded(manifest)
-        if manifest.root != str(self.root):
-            for environment in manifest.environments:
-                if environment.on_disk and isinstance(now := self.locate(environment), Moved):
-                    manifest = manifest.moved(environment.number, now.path)
+        for environment in manifest.environments:
+            if environment.on_disk and isinstance(now := self.locate(environment), Moved):
+                manifest = manifest.moved(environment.number, now.path)
         return manifest
 
     def clear_unfinished(self) -> Manifest:
         """Bring the disk to what the manifest says after a run that was stopped, and give the manifest."""
-        manifest = self.settled()
+        return self.cleared(self.settled())
+
+    def cleared(self, manifest: Manifest) -> Manifest:
+        """Clear what the manifest says was begun and never finished, and give it without that."""
         unfinished = manifest.unfinished()
         for environment in unfinished:
             self._say(f"clearing environment {environment}, which was left unfinished")
@@ -350,6 +352,12 @@ class Store:
 
     def _discarded(self) -> tuple[Path, ...]:
         return tuple(sorted(self._trash.iterdir())) if self._trash.is_dir() else ()
+
+
+def _beside(path: Path) -> Iterator[Path]:
+    """Give where it would be if its project had another name now, and the workspace lay elsewhere."""
+    with suppress(OSError):
+        yield from (each / path.name for each in path.parent.parent.iterdir())
 
 
 def constraints_path(directory: Path) -> Path:

@@ -38,7 +38,7 @@ def test_a_python_is_known_by_the_path_that_it_was_started_by(proc: Path) -> Non
     process(proc, 3, "/home/ada/envs/1-2.14.1/bin/python", "train.py")
     process(proc, 4, f"{ENVIRONMENT}-other/bin/python", "train.py")
     (proc / "self").mkdir()
-    assert in_proc(ENVIRONMENT, proc) == (
+    assert in_proc([ENVIRONMENT], proc) == (
         Process(1, f"{ENVIRONMENT}/bin/python train.py"),
         Process(2, "2-2.15.0/bin/python -m torch.distributed.run"),
     )
@@ -52,26 +52,26 @@ def test_a_python_that_was_started_by_its_name_is_known_by_its_own_path_variable
     (environment / "bin" / "python").touch(mode=0o755)
     process(proc, 1, "python", "train.py", path=f"/no/such:{environment}/bin:/usr/bin")
     process(proc, 2, "python", "train.py", path="/usr/bin")
-    assert in_proc(environment, proc) == (Process(1, "python train.py"),)
+    assert in_proc([environment], proc) == (Process(1, "python train.py"),)
 
 
 def test_a_python_is_known_by_what_it_has_loaded(proc: Path) -> None:
     loaded = f"7f2c4c000000-7f2c4c021000 r-xp 00000000 fe:00 1234   {ENVIRONMENT}/lib/torch/_C.so\n"
     process(proc, 1, "/usr/bin/python3", "notebook.py", maps=loaded)
     process(proc, 2, "/usr/bin/python3", "other.py", maps="7f2c4c000000 r-xp 0 fe:00 1 /usr/x.so")
-    assert in_proc(ENVIRONMENT, proc) == (Process(1, "/usr/bin/python3 notebook.py"),)
+    assert in_proc([ENVIRONMENT], proc) == (Process(1, "/usr/bin/python3 notebook.py"),)
 
 
 def test_a_program_that_lies_inside_is_known_by_its_own_file(proc: Path) -> None:
     process(proc, 1, "ninja", exe=f"{ENVIRONMENT}/bin/ninja")
     process(proc, 2, "bash", exe="/usr/bin/bash")
-    assert in_proc(ENVIRONMENT, proc) == (Process(1, "ninja"),)
+    assert in_proc([ENVIRONMENT], proc) == (Process(1, "ninja"),)
 
 
 def test_what_cannot_be_looked_into_and_torchenv_itself_are_passed_over(proc: Path) -> None:
     (proc / "1").mkdir(parents=True)
     process(proc, os.getpid(), f"{ENVIRONMENT}/bin/python", "-m", "torchenv")
-    assert in_proc(ENVIRONMENT, proc) == ()
+    assert in_proc([ENVIRONMENT], proc) == ()
 
 
 class Says:
@@ -94,7 +94,7 @@ def test_on_macos_both_commands_and_loaded_files_tell() -> None:
             "p14\ncPython\nftxt\nn/usr/lib/dyld\n"
         ),
     )
-    assert asked(says, ENVIRONMENT, system="darwin") == (
+    assert asked(says, [ENVIRONMENT], system="darwin") == (
         Process(11, f"{ENVIRONMENT}/bin/python train.py"),
         Process(13, "Python"),
     )
@@ -105,7 +105,7 @@ def test_on_windows_the_launcher_in_the_environment_tells() -> None:
     says = Says(
         powershell=f"4\t\t\n11\t{inside.upper()}\\Scripts\\python.exe\tpython train.py\n12\tC:\\x.exe\tx\n"
     )
-    assert asked(says, Path(inside), system="win32") == (Process(11, "python train.py"),)
+    assert asked(says, [Path(inside)], system="win32") == (Process(11, "python train.py"),)
 
 
 def test_linux_starts_no_program_to_tell() -> None:

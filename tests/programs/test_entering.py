@@ -89,9 +89,9 @@ def test_what_runs_from_an_environment_is_found_by_its_start(workspace: Workspac
     try:
         assert process.stdout is not None
         process.stdout.readline()
-        (found,) = in_proc(Path(in_use(workspace).path))
+        (found,) = in_proc([Path(in_use(workspace).path)])
         assert (found.pid, found.command) == (process.pid, f"python -c {code}")
-        assert in_proc(workspace.directory / "elsewhere") == ()
+        assert in_proc([workspace.directory / "elsewhere"]) == ()
     finally:
         process.kill()
         process.communicate()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -37,8 +37,9 @@ class Workspace:
     def outside(self) -> Outside:
         return Outside(running=self.running, now=self.now)
 
-    def running(self, directory: Path) -> tuple[Process, ...]:
-        return self.processes.get(str(directory), ())
+    def running(self, directories: Sequence[Path]) -> tuple[Process, ...]:
+        found = (each for directory in directories for each in self.processes.get(str(directory), ()))
+        return tuple(dict.fromkeys(found))
 
     def now(self) -> datetime:
         self.hours += 1

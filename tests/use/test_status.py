@@ -101,6 +101,15 @@ def test_a_renamed_folder_is_told_with_both_names_and_its_environment_can_still_
     assert fingerprint(describe(moved)) == untouched
 
 
+def test_it_is_found_again_too_where_the_workspace_lies_elsewhere(workspace: Workspace) -> None:
+    venv = workspace.directory / "work" / "old" / ".venv"
+    workspace.adopted(venv)
+    venv.parent.rename(workspace.directory / "work" / "new")
+    moved = workspace.directory / "work" / "new" / ".venv"
+    (message,) = messages(looked(workspace))
+    assert message.startswith(f"moved from {venv} to {moved}: its own interpreter works")
+
+
 def test_a_new_folder_at_the_old_path_is_not_taken_for_the_recorded_one(workspace: Workspace) -> None:
     path = workspace.directory / "project" / ".venv"
     adopted = workspace.adopted(path)

@@ -107,7 +107,7 @@ def _refuse(environment: Environment, manifest: Manifest, store: Store, running:
 
 
 def _in_way(environment: Environment, running: Running) -> str | None:
-    processes = running(Path(environment.path))
+    processes = running([Path(environment.path)])
     return f"{', '.join(map(str, processes))} still runs from it" if processes else None
 
 
