@@ -98,21 +98,15 @@ class Context:
 
     @property
     def own_catalogue(self) -> Path | None:
-        """The user's own catalogue; one that was named must be there, and the usual place may be empty."""
-        if self._named_catalogue:
-            return self.cwd / self._named_catalogue
-        if self.home is None or not self.own_catalogue_path.is_file():
-            return None
-        return self.own_catalogue_path
+        """The user's own catalogue; one that was named must be there, that of the workspace need not be."""
+        path = self.own_catalogue_path
+        return path if self._named_catalogue or path.is_file() else None
 
     @property
     def own_catalogue_path(self) -> Path:
-        """Where it is or would be: `--catalogue`, else TORCHENV_CATALOGUE, else among the user's settings."""
-        if self._named_catalogue:
-            return self.cwd / self._named_catalogue
-        from platformdirs import user_config_path
-
-        return user_config_path("torchenv", appauthor=False) / "catalogue.toml"
+        """Where it is or would be: `--catalogue`, else TORCHENV_CATALOGUE, else in the workspace."""
+        named = self._named_catalogue
+        return self.cwd / named if named else self.root / "catalogue.toml"
 
     @property
     def _named_catalogue(self) -> str | None:
