@@ -150,8 +150,8 @@ def together(
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(max_workers=len(commands)) as pool:
-        waiting = [pool.submit(run, command, timeout=timeout) for command in commands]
         try:
+            waiting = [pool.submit(run, command, timeout=timeout) for command in commands]
             return tuple(each.result() for each in waiting)
         except BaseException:
             # The signal came to this thread; the others only end when their programs do.

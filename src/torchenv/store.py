@@ -252,15 +252,17 @@ class Store:
         self._put(self._directory(environment) / IDENTITY_FILE, f"{environment.identity}\n")
 
     def settled(self) -> Manifest:
-        """Give the manifest for a change: what moved with its workspace is in it where it is now.
+        """Give the manifest for a change, after what has moved is recorded where it is now.
 
         What a stopped run renamed away and did not record as removed is put back.
         """
-        manifest = self.read()
+        manifest = before = self.read()
         self._put_back_wrongly_discarded(manifest)
         for environment in manifest.environments:
             if environment.on_disk and isinstance(now := self.locate(environment), Moved):
                 manifest = manifest.moved(environment.number, now.path)
+        if manifest is not before:
+            self.write(manifest)
         return manifest
 
     def clear_unfinished(self) -> Manifest:
