@@ -18,8 +18,9 @@ LAYERS = (
     ("errors",),
     # values
     ("tables",),
-    ("host", "lock", "record", "settings"),
+    ("garbage", "host", "lock", "record", "settings", "steps"),
     ("manifest",),
+    ("lifeboat",),
     # inputs
     ("audit", "catalogue", "checkpoints", "profile"),
     # decision
@@ -30,7 +31,8 @@ LAYERS = (
     # ports: the disk, the machine, the network, other tools
     ("disk", "environments", "identity", "indexes", "resources", "running"),
     ("fingerprint", "isolation", "packages", "probe", "store"),
-    ("installers", "integrity"),
+    ("installers", "integrity", "places"),
+    ("scan",),
     # use
     ("actions",),
     ("render",),

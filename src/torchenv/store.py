@@ -171,6 +171,15 @@ class Store:
         """Where the lines of an environment's fingerprint are kept."""
         return self.root / "fingerprints" / f"{number}.txt"
 
+    @property
+    def index_path(self) -> Path:
+        """Where the index of checkpoints is, which a scan can make again."""
+        return self.root / "checkpoints.json"
+
+    def kept_path(self, digest: str) -> Path:
+        """Where the files of a lifeboat are listed with their hashes, by its digest."""
+        return self.root / "kept" / f"{digest.rpartition(':')[2][:16]}.json"
+
     def log_directory(self, number: int) -> Path:
         """Where the logs of the checks in an environment are kept, also after it was removed."""
         return self.root / "logs" / str(number)
@@ -235,6 +244,14 @@ class Store:
     def write_fingerprint(self, number: int, text: str) -> Path:
         """Keep the lines of a fingerprint, so that a difference can be named later."""
         return self._keep(self.fingerprint_path(number), text)
+
+    def write_index(self, text: str) -> Path:
+        """Keep the index of checkpoints."""
+        return self._keep(self.index_path, text)
+
+    def write_kept(self, digest: str, text: str) -> Path:
+        """Keep the list of the files of a lifeboat."""
+        return self._keep(self.kept_path(digest), text)
 
     def write_log(self, number: int, name: str, text: str) -> Path:
         """Keep what a check in an environment printed."""

@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "remove": ("remove", "delete environments that nobody needs; their locks stay"),
     "prune": ("prune", "delete what is old and needed by nobody"),
     "restore": ("restore", "build a removed environment again from its lock"),
+    "checkpoints": ("checkpoints", "who can read each; keep one; make copies that an older torch reads"),
     "catalogue": ("catalogue", "what PyTorch publishes: show it, check it against the indexes, update it"),
 }
 
