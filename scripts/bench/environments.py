@@ -3,8 +3,11 @@
     python scripts/bench/environments.py DIRECTORY
 
 DIRECTORY is an environment with torch, such as one that `torchenv create` made. It is only read; what
-isolation costs is measured on a hard-linked copy beside it, which is deleted afterwards. Leave some
-minutes between two runs: for a while after many files were deleted, ext4 may take 0.6 ms to make one, not 0.02.
+isolation costs is measured on a hard-linked copy beside it, which is deleted afterwards.
+
+ext4 looks past every inode that was freed in the last minutes before it gives out a new one: after
+thousands of files were deleted, making one may take 0.6 ms and not 0.02. Measure isolation before
+anything was deleted.
 """
 
 from __future__ import annotations

@@ -36,7 +36,11 @@ class ToolFailed(TorchenvError):
     exit_code = 4
 
 
-class Unobtainable(ToolFailed):
+class IndexFailed(ToolFailed):
+    """An index does not answer, lets nobody in, or lacks something: mend the way to it, or name another."""
+
+
+class Unobtainable(IndexFailed):
     """A package cannot be had as it was asked for: ask for another version of it, or leave it out."""
 
 

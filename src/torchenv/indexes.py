@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from torchenv.errors import ToolFailed
+from torchenv.errors import IndexFailed, InputError, ToolFailed
 from torchenv.host import architecture
 
 if TYPE_CHECKING:
@@ -108,22 +108,35 @@ def project(root: str, tag: str, name: str, fetch: Fetch) -> ProjectPage | None:
     return None if isinstance(text, Missing) else ProjectPage.parse(text, url, name)
 
 
-def fetcher(time_limit: float = TIME_LIMIT, certificates: str | None = None) -> Fetch:
-    """Make the `Fetch` of the real network: proxies of the system, netrc, and a file of certificates.
+def fetcher(
+    time_limit: float = TIME_LIMIT,
+    *,
+    certificates: str | None = None,
+    logins: str | None = None,
+    proxies: Mapping[str, str] | None = None,
+) -> Fetch:
+    """Make the `Fetch` of the real network, with the system's proxies unless `proxies` names others.
 
-    `time_limit` is in seconds and bounds every wait for the other side.
+    `time_limit` is in seconds and bounds every wait for the other side. `certificates` is a file of them,
+    `logins` a netrc file in place of the user's own.
     """
 
     def fetch(url: str) -> str | Missing:
         # Only a command that asks an index pays for these imports.
         from ssl import create_default_context
         from urllib.error import HTTPError
-        from urllib.request import HTTPSHandler, Request, build_opener
+        from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
-        opener = build_opener(HTTPSHandler(context=create_default_context(cafile=certificates)))
         address = _without_login(url)
+        try:
+            secure = HTTPSHandler(context=create_default_context(cafile=certificates))
+        except OSError as error:
+            hint = "SSL_CERT_FILE, REQUESTS_CA_BUNDLE or PIP_CERT names it"
+            said = f"the certificates in {certificates} cannot be read: {error.strerror or error}"
+            raise InputError(said, hint=hint) from None
+        opener = build_opener(secure, ProxyHandler(None if proxies is None else dict(proxies)))
         request = Request(address, headers={"Accept": _ACCEPT})  # noqa: S310
-        if login := _login(url):
+        if login := _login(url, logins):
             # A redirect leads to another host, which has no business with the login.
             request.add_unredirected_header("Authorization", login)
         try:
@@ -133,10 +146,10 @@ def fetcher(time_limit: float = TIME_LIMIT, certificates: str | None = None) -> 
             error.close()
             if error.code in _NOT_THERE:
                 return Missing(error.code)
-            hint = "put its login into ~/.netrc" if error.code == 401 else None
-            raise ToolFailed(f"the index at {address} answered {error.code}", hint=hint) from None
+            cure = "put its login into ~/.netrc" if error.code == 401 else None
+            raise IndexFailed(f"the index at {address} answered {error.code}", hint=cure) from None
         except (OSError, ValueError) as error:
-            raise ToolFailed(
+            raise IndexFailed(
                 f"the index at {address} cannot be reached: {getattr(error, 'reason', error)}",
                 hint="check the network and its proxy, or name a mirror with TORCHENV_TORCH_INDEX",
             ) from None
@@ -144,24 +157,22 @@ def fetcher(time_limit: float = TIME_LIMIT, certificates: str | None = None) -> 
     return fetch
 
 
-def _login(url: str) -> str | None:
+def _login(url: str, logins: str | None) -> str | None:
     from base64 import b64encode
     from netrc import NetrcParseError, netrc
     from urllib.parse import unquote, urlsplit
 
     parts = urlsplit(url)
-    user, password = parts.username, parts.password
-    if user is not None:
-        user, password = unquote(user), unquote(password or "")
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
     else:
         try:
-            known = netrc().authenticators(parts.hostname or "")
+            known = netrc(logins).authenticators(parts.hostname or "")
         except (OSError, NetrcParseError):
             return None
         if known is None:
             return None
-        user, _account, password = known
-    pair = f"{user}:{password}"
+        pair = f"{known[0]}:{known[2]}"
     return "Basic " + b64encode(pair.encode()).decode()
 
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from datetime import date, datetime
 from enum import Enum
 from typing import Any, TypeVar, overload
 
@@ -24,6 +25,8 @@ _SPOKEN = {
     bool: "true or false",
     list: "a list",
     dict: "a table",
+    date: "a date",
+    datetime: "a time",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchenv.errors import NothingSuits, ToolFailed
+from torchenv.errors import IndexFailed, NothingSuits, ToolFailed
 from torchenv.installers import LockRequest
 from torchenv.installers.trouble import conflict, explained
 from torchenv.process import Command, Completed, End
@@ -80,6 +80,31 @@ def failed(text: str) -> Completed:
             ),
         ),
         (
+            (
+                "error: Failed to initialize cache at `/home/u/.cache/uv`\n"
+                "  cause: failed to create directory `/home/u/.cache/uv`: Permission denied (os error 13)\n"
+            ),
+            "the cache /home/u/.cache/uv cannot be made: Permission denied",
+            "set UV_CACHE_DIR to a directory that can be written, on a disk with room",
+        ),
+        (
+            (
+                "error: No solution found when resolving dependencies\n  cause: Because torch was not found"
+                " in the cache and plan depends on torch==2.15.0+cu132, we can conclude …\n"
+                "hint: Packages were unavailable because the network was disabled. When the network is …\n"
+            ),
+            "--offline: the cache does not hold torch",
+            "run it once without --offline, or bring UV_CACHE_DIR of a machine that has it",
+        ),
+        (
+            (
+                "error: Failed to download `numpy==2.3.0`\n  cause: Network connectivity is disabled, but the"
+                " requested data wasn't found in the cache for: `https://mirror.example/numpy.whl`\n"
+            ),
+            "--offline: the cache does not hold numpy==2.3.0",
+            "run it once without --offline, or bring UV_CACHE_DIR of a machine that has it",
+        ),
+        (
             "Using Python 3.12.1 environment at: env\nerror: something new\n  cause: who knows\n",
             "could not build it: something new cause: who knows",
             "it was `uv pip sync`",
@@ -89,7 +114,21 @@ def failed(text: str) -> Completed:
 )
 def test_a_failure_says_what_went_wrong_and_what_to_do(text: str, message: str, hint: str) -> None:
     error = explained(failed(text), "build it", REQUEST)
-    assert (type(error), str(error), error.hint) == (ToolFailed, message, hint)
+    assert isinstance(error, ToolFailed)
+    assert (str(error), error.hint) == (message, hint)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cause: Failed to fetch: `https://mirror.example/simple/numpy/` cause: operation timed out",
+        "cause: Failed to fetch: `https://mirror.example/whl/` cause: HTTP status … (401 Unauthorized) …",
+        "cause: Because torch==2.15.0+cu132 has no wheels with a matching Python ABI tag and …",
+        "cause: Because there is no version of torch==2.15.0+cu199 and …",
+    ],
+)
+def test_trouble_with_an_index_is_told_apart_for_another_index_might_cure_it(text: str) -> None:
+    assert isinstance(explained(failed(f"error: no\n  {text}"), "build it", REQUEST), IndexFailed)
 
 
 def test_a_tool_that_was_stopped_says_so() -> None:

@@ -337,7 +337,7 @@ def test_an_unknown_schema_is_refused() -> None:
         (
             "created = 2026-11-30T08:00:00Z",
             'created = "now"',
-            "environment[0].created: must be datetime, not the string 'now'",
+            "environment[0].created: must be a time, not the string 'now'",
         ),
     ],
 )

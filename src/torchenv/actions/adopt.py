@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import file_digest
 from pathlib import Path
 
 from packaging.version import Version
@@ -16,6 +15,7 @@ from torchenv.errors import InputError
 from torchenv.fingerprint import Fingerprint, differences, fingerprint
 from torchenv.host import Host
 from torchenv.identity import identity
+from torchenv.integrity import digest_of_base
 from torchenv.manifest import Manifest
 from torchenv.record import BasePython, Environment
 
@@ -95,10 +95,5 @@ def adopted(
 
 def base_python(installation: Installation) -> BasePython:
     """Describe the interpreter that an environment stands on, with the digest of its file."""
-    base = installation.base
-    if base is None or not base.is_file():
-        return BasePython(installation.python or "unknown", str(base or ""))
-    with base.open("rb") as file:
-        return BasePython(
-            installation.python or "unknown", str(base), f"sha256:{file_digest(file, 'sha256').hexdigest()}"
-        )
+    version, base = installation.python or "unknown", installation.base
+    return BasePython(version, str(base or ""), digest_of_base(base) if base else None)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from torchenv.errors import ToolFailed
+from torchenv.errors import IndexFailed
 from torchenv.host import Host
 from torchenv.indexes import Fetch, ProjectPage, project
 from torchenv.installers.reach import why_unreachable
@@ -20,7 +20,7 @@ def asked_again(plan: Plan, ask: Question, fetch: Fetch, run: Runner) -> Plan:
     """Give the plan that holds once the indexes were asked.
 
     Where PyTorch's index cannot be reached, the package index's build is planned if it is of the same release
-    and serves this host; else `ToolFailed` is raised. What an index lacks is a reason in the new plan.
+    and serves this host; else `IndexFailed` is raised. What an index lacks is a reason in the new plan.
     """
     facts = IndexFacts()
     while plan.build is not None and plan.build.index is not None:
@@ -61,7 +61,7 @@ def _said(requirement: Requirement, page: ProjectPage | None, build: Build, host
 def _from_package_index(build: Build, ask: Question, why: str) -> Plan:
     plan = resolve(replace(ask, indexes=IndexFacts(unreachable=True)))
     if plan.build is None or plan.build.release != build.release:
-        raise ToolFailed(
+        raise IndexFailed(
             f"{build.index} cannot be reached ({why}), and no build on the package index suits this host",
             hint="check the network and its proxy, or name a mirror with TORCHENV_TORCH_INDEX",
         )

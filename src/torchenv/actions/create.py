@@ -11,6 +11,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from torchenv.actions.adopt import Fallback, in_use
+from torchenv.actions.carry import lock_with
 from torchenv.actions.inside import Report, look, mismatches, visibility
 from torchenv.actions.ports import Ports
 from torchenv.catalogue import Catalogue
@@ -21,12 +22,16 @@ from torchenv.fingerprint import fingerprint
 from torchenv.host import Host
 from torchenv.identity import new_identity
 from torchenv.installers import LockRequest
+from torchenv.integrity import digest_of_base
 from torchenv.isolation import isolate
 from torchenv.lock import Lock
 from torchenv.manifest import Manifest
+from torchenv.packages import Carried
 from torchenv.plan import Build, Outcome, Plan
 from torchenv.profile import Profile
 from torchenv.record import BasePython, Choice, Environment, Proof
+
+NOTHING_CARRIED = Carried()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +42,8 @@ class Order:
     host: Host
     profile: Profile
     catalogue: Catalogue
+    carried: Carried = NOTHING_CARRIED
+    companions: tuple[str, ...] = ()
     by_hand: bool = False
     package_index: str | None = None
     ignored: tuple[str, ...] = ()
@@ -72,7 +79,9 @@ def create(order: Order, ports: Ports) -> Made:
 
         say(f"choosing packages for torch {build.torch}")
         python = _interpreter(build, ports)
-        lock = ports.installer.lock(_lock_request(order, python))
+        lock, settled = lock_with(order.carried, _lock_request(order, python), ports.installer)
+        for each in settled:
+            say(f"  {each}")
         if fallback is not None and _holds(fallback.installation, lock, build):
             _record_fallback(manifest, fallback, ports)
             return Made(environment=fallback.environment, new=False, fallback=fallback)
@@ -136,8 +145,6 @@ def _lock_request(order: Order, python: Path) -> LockRequest:
     build = order.build
     return LockRequest(
         requirements=build.requirements,
-        packages=order.profile.packages.requirements,
-        constraints=order.profile.packages.constraints,
         torch_index=build.index,
         package_index=order.package_index,
         family=order.catalogue.family | frozenset(build.backend.family),
@@ -182,7 +189,7 @@ def _begun(manifest: Manifest, order: Order, python: Path, ports: Ports) -> tupl
     return manifest.begin(
         build.name,
         within=ports.store.environments,
-        python=BasePython(str(build.python.version), str(python)),
+        python=BasePython(str(build.python.version), str(python), digest_of_base(python)),
         at=ports.now(),
         torch=build.torch,
         backend=build.backend.tag,
@@ -201,7 +208,7 @@ def _begun(manifest: Manifest, order: Order, python: Path, ports: Ports) -> tupl
 
 
 def _proven(order: Order, directory: Path, lock: Lock, ports: Ports) -> Report:
-    companions = tuple(each.replace("-", "_") for each in order.profile.torch.packages)
+    companions = tuple(each.replace("-", "_") for each in order.companions)
     shown = visibility(order.plan, order.host)
     report = look(ports.run, directory, companions, shown)
     wrong = (*mismatches(order.plan, order.host, report), *_not_as_locked(lock, report.data["packages"]))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torchenv.indexes import Fetch
     from torchenv.installers import Installer
     from torchenv.installers.inherited import Inherited
-    from torchenv.process import Runner
+    from torchenv.process import Programs, Runner
     from torchenv.profile import Profile
     from torchenv.record import Environment
     from torchenv.store import Store
@@ -100,14 +100,27 @@ class Context:
         from torchenv import resources
         from torchenv.profile import Profile
 
-        named = getattr(self.arguments, "profile", None) or self.environ.get("TORCHENV_PROFILE")
-        if named is None and self.project is not None and (self.project / PROJECT_FILE).is_file():
-            named = str(self.project / PROJECT_FILE)
+        path = self.profile_path
+        if path is not None:
+            return Profile.from_toml(read_text(path, "the profile"), self._shown(path))
+        return Profile.from_toml(*resources.profile(self._profile_name or "default"))
+
+    @cached_property
+    def profile_path(self) -> Path | None:
+        """The file that the profile is read from, unless it is one that comes with torchenv."""
+        named = self._profile_name
         if named is None:
-            return Profile.from_toml(*resources.profile("default"))
-        if named.endswith(".toml") or "/" in named or "\\" in named:
-            return Profile.from_toml(read_text(self.cwd / named, "the profile"), named)
-        return Profile.from_toml(*resources.profile(named))
+            own = self.project / PROJECT_FILE if self.project else None
+            return own if own is not None and own.is_file() else None
+        is_file = named.endswith(".toml") or "/" in named or "\\" in named
+        return self.cwd / named if is_file else None
+
+    @property
+    def _profile_name(self) -> str | None:
+        return getattr(self.arguments, "profile", None) or self.environ.get("TORCHENV_PROFILE")
+
+    def _shown(self, path: Path) -> str:
+        return str(path.relative_to(self.cwd)) if path.is_relative_to(self.cwd) else str(path)
 
     @cached_property
     def host(self) -> Host:
@@ -131,17 +144,24 @@ class Context:
 
     def probe(self, *, sysroot: Path | None = None) -> Host:
         """Look at this machine."""
+        from torchenv.plan.python import is_path
         from torchenv.probe import Sources, probe
 
         if sysroot is None:
             sources = Sources(run=self.run, variables=self.environ)
         else:
             sources = Sources.sysroot(self.run, self.environ, sysroot)
-        return probe(sources, project=self.project or self.cwd, now=self.now())
+        python = getattr(self.arguments, "python", None)
+        named = Path(python) if python and is_path(python) else None
+        return probe(sources, project=self.project or self.cwd, now=self.now(), named=named)
 
     @cached_property
     def run(self) -> Runner:
         """What starts programs, in an environment in which nothing leads them astray."""
+        return self._programs
+
+    @cached_property
+    def _programs(self) -> Programs:
         from torchenv.process import Programs
 
         return Programs({**self.inherited.network, **self.environ})
@@ -151,9 +171,12 @@ class Context:
         """What reads the pages of an index."""
         from torchenv.indexes import fetcher
 
-        bundles = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE")
+        # The same way to the network as the programs that are started.
+        environ = self._programs.environ
         return fetcher(
-            certificates=next((self.environ[each] for each in bundles if each in self.environ), None)
+            certificates=environ.get("SSL_CERT_FILE"),
+            logins=environ.get("NETRC"),
+            proxies=_proxies(environ) if "PIP_PROXY" in environ else None,
         )
 
     @cached_property
@@ -169,6 +192,9 @@ class Context:
         match named or self.profile.install.installer:
             case "uv":
                 return self._uv()
+            case "pip" if self._offline:
+                hint = "leave --offline or `--installer pip` out"
+                raise InputError("pip cannot install from a cache alone, as --offline asks", hint=hint)
             case "pip":
                 from torchenv.installers.pip import Pip
 
@@ -193,7 +219,13 @@ class Context:
     def _uv(self) -> Installer:
         from torchenv.installers.uv import Uv, uv_program
 
-        return Uv(self.run, program=uv_program())
+        wanted = self.profile.install.link_mode
+        link_mode = None if wanted == "auto" else wanted
+        return Uv(self.run, program=uv_program(), link_mode=link_mode, offline=self._offline)
+
+    @cached_property
+    def _offline(self) -> bool:
+        return getattr(self.arguments, "offline", False)
 
     @cached_property
     def inherited(self) -> Inherited:
@@ -220,6 +252,14 @@ class Context:
         from platformdirs import user_data_path
 
         return user_data_path("torchenv", appauthor=False)
+
+
+def _proxies(environ: Mapping[str, str]) -> dict[str, str]:
+    named = {each: environ.get(f"{each}_proxy", environ.get(f"{each.upper()}_PROXY")) for each in _SCHEMES}
+    return {scheme: proxy for scheme, proxy in named.items() if proxy}
+
+
+_SCHEMES = ("http", "https")
 
 
 def read_text(path: Path, what: str) -> str:

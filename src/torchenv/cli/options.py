@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
+from pathlib import Path
 
 from torchenv.errors import InputError
 from torchenv.host import Capability
 from torchenv.plan import Wish
+from torchenv.plan.python import is_path
 from torchenv.profile import INSTALLERS, PREFERENCES, Profile
 
 
@@ -25,7 +27,7 @@ def add_choice(parser: ArgumentParser) -> None:
         "--backend", metavar="B", action="append", help="take only this backend, such as cu132"
     )
     group.add_argument(
-        "--python", metavar="V|PATH", help="the interpreter: a version (3.12, 3.14t) or a path"
+        "--python", metavar="V|PATH", type=_interpreter, help="the interpreter: 3.12, 3.14t or its path"
     )
     group.add_argument("--capability", metavar="8.9", help="the compute capability, where it cannot be read")
     group.add_argument("--devices", metavar="0,1", help="consider only these devices")
@@ -62,6 +64,11 @@ def wish(arguments: Namespace, environ: Mapping[str, str], profile: Profile) -> 
         distributed=profile.checkpoints.distributed,
         torch_index=environ.get("TORCHENV_TORCH_INDEX", "").rstrip("/") or profile.index.torch,
     )
+
+
+def _interpreter(text: str) -> str:
+    # A path is looked at as soon as it is read: it is meant from where the command was started.
+    return str(Path(text).absolute()) if is_path(text) else text
 
 
 def _numbers(text: str) -> tuple[int, ...] | None:

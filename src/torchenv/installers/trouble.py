@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
-from torchenv.errors import NothingSuits, ToolFailed, TorchenvError, Unobtainable
+from torchenv.errors import IndexFailed, NothingSuits, ToolFailed, TorchenvError, Unobtainable
 from torchenv.installers import LockRequest, name_of
 from torchenv.process import Completed, End
 
@@ -15,6 +15,8 @@ def explained(done: Completed, purpose: str, request: LockRequest | None = None)
     said = _one_line(done.err or done.out)
     return (
         _no_space(said, purpose)
+        or _no_cache(said)
+        or _not_in_cache(said)
         or _other_file(said)
         or _gone(said)
         or _unreachable(said)
@@ -68,6 +70,26 @@ def _no_space(said: str, purpose: str) -> ToolFailed | None:
     return ToolFailed(f"could not {purpose}: no space left on the disk", hint=hint)
 
 
+def _no_cache(said: str) -> ToolFailed | None:
+    # Failed to initialize cache at `/home/u/uv` cause: failed to create `…`: Not a directory (os error 20)
+    found = re.search(r"Failed to initialize cache at `([^`]+)`.*?([^:`]+?)(?: \(os error \d+\))?$", said)
+    if found is None:
+        return None
+    hint = "set UV_CACHE_DIR to a directory that can be written, on a disk with room"
+    return ToolFailed(f"the cache {found[1]} cannot be made: {found[2].strip()}", hint=hint)
+
+
+def _not_in_cache(said: str) -> ToolFailed | None:
+    # Because torch was not found in the cache and plan depends on torch==2.15.0+cu132, … network was disabled
+    # Failed to download `torch==2.15.0` cause: Network connectivity is disabled, but …
+    if not re.search(r"network was disabled|Network connectivity is disabled", said):
+        return None
+    found = re.search(r"`([^`]+==[^`]+)` cause: Network|Because ([\w.\-]+) was not found in the cache", said)
+    what = (found[1] or found[2]) if found else "all that is needed"
+    hint = "run it once without --offline, or bring UV_CACHE_DIR of a machine that has it"
+    return ToolFailed(f"--offline: the cache does not hold {what}", hint=hint)
+
+
 def _other_file(said: str) -> ToolFailed | None:
     # Hash mismatch for `torch==2.15.0+cu132` Expected: sha256:02ad… Computed: sha256:12ad…
     # Size mismatch for `torch==2.15.0+cu132`: expected 999 bytes, but downloaded 1000 bytes
@@ -88,19 +110,19 @@ def _other_file(said: str) -> ToolFailed | None:
     )
 
 
-def _gone(said: str) -> ToolFailed | None:
+def _gone(said: str) -> IndexFailed | None:
     # Failed to download `x==1` cause: Failed to fetch: https://… cause: HTTP status client error (404 …)
     found = re.search(r"`([^`]+==[^`]+)` .*?Failed to fetch: `?(http[^` ]+)`?.*? \((40[34]|410) ", said)
     if found is None:
         return None
     what, url, status = found.groups()
-    return ToolFailed(
+    return IndexFailed(
         f"{what} can no longer be fetched: {unquote(url)} answered {status}",
         hint="look for it in a cache or on a mirror, or make the lock again without it",
     )
 
 
-def _unreachable(said: str) -> ToolFailed | None:
+def _unreachable(said: str) -> IndexFailed | None:
     found = re.search(r"Failed to fetch: `?(http[^` ]+)`?(.*)", said)
     if found is None:
         return None
@@ -109,9 +131,9 @@ def _unreachable(said: str) -> ToolFailed | None:
     if status is not None:
         login = status[1].startswith(("401", "403", "407"))
         hint = "give the login through netrc or keyring" if login else "try again later"
-        return ToolFailed(f"{unquote(url)} answered {status[1]}", hint=hint)
+        return IndexFailed(f"{unquote(url)} answered {status[1]}", hint=hint)
     why = causes.rpartition("cause: ")[2].strip()
-    return ToolFailed(
+    return IndexFailed(
         f"cannot reach {unquote(url)}: {why or 'no answer'}",
         hint="check the network and the proxy, or name a mirror with"
         " TORCHENV_TORCH_INDEX and TORCHENV_PACKAGE_INDEX",

@@ -21,11 +21,14 @@ from torchenv.process import Command, Completed, Runner
 class Uv:
     """Locks, creates and installs with the uv that torchenv depends on.
 
-    `link_mode` is uv's own word (clone, copy, hardlink, symlink) or None for uv's choice.
+    `link_mode` is uv's own word (clone, copy, hardlink, symlink) or None for uv's choice; `offline` takes
+    everything from uv's cache.
     """
 
-    def __init__(self, run: Runner, *, program: Path, link_mode: str | None = None) -> None:
-        self._run = run
+    def __init__(
+        self, run: Runner, *, program: Path, link_mode: str | None = None, offline: bool = False
+    ) -> None:
+        self._run = _offline(run) if offline else run
         self._program = program
         self._link_mode = link_mode
 
@@ -112,6 +115,13 @@ class Uv:
         done = self._run(default_index_command(self._program))
         found = re.search(r"^--index-url (\S+)$", done.out, re.MULTILINE)
         return found[1] if found else None
+
+
+def _offline(run: Runner) -> Runner:
+    def asking_nobody(command: Command, *, timeout: float | None = None) -> Completed:
+        return run(replace(command, env={**command.env, "UV_OFFLINE": "1"}), timeout=timeout)
+
+    return asking_nobody
 
 
 def uv_program() -> Path:

@@ -25,7 +25,7 @@ def choose_python(
     )
     # conda's interpreter is a base only where it is named: removing its environment breaks what stands on it.
     usable = [each for each in host.pythons if _usable(each, host) and not each.conda]
-    if wish.python and _is_path(wish.python):
+    if wish.python and is_path(wish.python):
         return _at_path(wish.python, host, release, minors)
     if wish.python:
         return _of_version(wish, usable, release, minors)
@@ -87,7 +87,8 @@ def _usable(python: Interpreter, host: Host) -> bool:
     return python.implementation == "cpython" and same
 
 
-def _is_path(text: str) -> bool:
+def is_path(text: str) -> bool:
+    """Say whether an interpreter is named by its path rather than by its version."""
     return len(PurePath(text).parts) > 1 or "\\" in text
 
 

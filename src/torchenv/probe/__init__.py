@@ -16,14 +16,16 @@ from torchenv.probe.sources import Look, Seen, Sources
 __all__ = ["Sources", "probe", "reparse"]
 
 
-def probe(sources: Sources, *, project: Path | None, now: datetime) -> Host:
+def probe(sources: Sources, *, project: Path | None, now: datetime, named: Path | None = None) -> Host:
     """Say what this machine has; `project` is the directory whose `.venv` is looked at.
 
+    `named` is an interpreter that nothing else may lead to.
     Never fails for what is missing or broken: that is part of the answer.
     """
     look = Look(sources)
     environments.look(look, project)
-    programs = [each.look(look) for each in (system, pci, nvidia, amd, intel, pythons)]
+    programs = [each.look(look) for each in (system, pci, nvidia, amd, intel)]
+    programs.append(pythons.look(look, named))
     look.run({source: command for each in programs for source, command in each.items()})
     again = [each.look_again(look) for each in (system, nvidia, pythons)]
     look.run({source: command for each in again for source, command in each.items()})

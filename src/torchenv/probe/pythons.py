@@ -31,10 +31,16 @@ class Answer:
     prefix: str
 
 
-def look(look: Look) -> dict[str, Command]:
-    """Find interpreters; give the question to each, to be asked beside other programs."""
+def look(look: Look, named: Path | None = None) -> dict[str, Command]:
+    """Find interpreters; give the question to each, to be asked beside other programs.
+
+    The `named` one goes by the path that it was named by, also where others lead to it or it is a venv's.
+    """
     questions: dict[str, Command] = {}
     asked: set[str] = set()
+    if named is not None:
+        asked.add(os.path.realpath(named))
+        questions[f"{SOURCE}{named}"] = _question(str(named))
     for path in _candidates(look.sources):
         real = os.path.realpath(path)
         if real not in asked and not venv_of(path):
