@@ -42,6 +42,12 @@ class Disk:
             old.replace(new)
             _settle(new.parent)
 
+    def put(self, path: Path, text: str) -> None:
+        """Put a file in place at once: whoever looks sees what was there or all of this."""
+        beside = path.with_name(f".{path.name}.new")
+        self.write(beside, text)
+        self.rename(beside, path)
+
     def link(self, at: Path, target: Path) -> bool:
         """Make a symbolic link to a directory, or say that links are not allowed here."""
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import date
 from functools import cached_property
@@ -131,7 +131,7 @@ class LockSet:
             yield from ("", "[[target]]")
             for each in fields(target):
                 value = getattr(target, each.name)
-                if value not in (None, ()):
+                if value != each.default:
                     yield f"{each.name} = {inline(list(value) if isinstance(value, tuple) else value)}"
 
 
@@ -167,6 +167,46 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str
             if was.get(name) != now.get(name):
                 place = f"target {name}" if section == "target" else f"[{section}] {name}"
                 yield f"{place}: {_said(was.get(name))} when it was locked, {_said(now.get(name))} now"
+
+
+Decided = tuple[str | None, str | None]
+
+
+def drift(
+    found: LockSet,
+    wanted: Mapping[str, Any],
+    *,
+    catalogue: str,
+    content: Callable[[str], bytes | None],
+    now: Callable[[], Mapping[str, Decided]],
+) -> Iterator[str]:
+    """Say everything that is no longer as it was locked, the cause before what follows from it.
+
+    `catalogue` is the digest of the catalogue now, `content` gives a file of the project, `now` decides anew,
+    as torch and backend of each target: it is asked only where the catalogue has changed.
+    """
+    changed = list(changes(found.wanted, wanted))
+    yield from changed
+    for target in found.targets:
+        if target.lock is None:
+            continue
+        held = content(target.file)
+        if held is None:
+            yield f"{target.file} is missing"
+        elif digest(held) != target.lock:
+            yield f"{target.file} was changed since it was locked: {target.lock} then, {digest(held)} now"
+    if catalogue != found.catalogue and not changed:
+        decided = now()
+        for target in found.targets:
+            before, after = (target.torch, target.backend), decided[target.name]
+            if before != after:
+                was, will = _decision(before), _decision(after)
+                yield f"target {target.name}: {was} when it was locked, and the catalogue now gives {will}"
+
+
+def _decision(decided: Decided) -> str:
+    torch, backend = decided
+    return f"torch {torch} ({backend})" if torch else "no torch"
 
 
 def _said(value: object) -> str:

@@ -45,6 +45,14 @@ def catalogue(own: Path | None = None) -> Catalogue:
     return Catalogue.parse(Table(merged, f"{own}, over the packaged {CATALOGUE.name}"))
 
 
+def catalogue_digest(own: Path | None = None) -> str:
+    """Give the digest of what `catalogue` would read, `sha256:…`, without understanding it."""
+    from hashlib import sha256
+
+    content = CATALOGUE.read_bytes() + (_read(own).encode() if own is not None else b"")
+    return f"sha256:{sha256(content).hexdigest()}"
+
+
 def profile_names(directory: Path = PROFILES) -> tuple[str, ...]:
     """Give the names of the profiles that come with torchenv."""
     return tuple(sorted(each.stem for each in directory.glob("*.toml")))

@@ -36,7 +36,10 @@ NOTHING_CARRIED = Carried()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Order:
-    """What `create` is to make: the plan, and what goes in beside torch's family."""
+    """What `create` is to make: the plan, and what goes in beside torch's family.
+
+    `lock` is what to build where that was locked before; without one the packages are chosen now.
+    """
 
     plan: Plan
     host: Host
@@ -46,6 +49,7 @@ class Order:
     companions: tuple[str, ...] = ()
     by_hand: bool = False
     package_index: str | None = None
+    lock: Lock | None = None
     ignored: tuple[str, ...] = ()
 
     @property
@@ -77,11 +81,8 @@ def create(order: Order, ports: Ports) -> Made:
         manifest = store.clear_unfinished()
         manifest, fallback = in_use(manifest, order.host, order.catalogue, ports)
 
-        say(f"choosing packages for torch {build.torch}")
         python = _interpreter(build, ports)
-        lock, settled = lock_with(order.carried, _lock_request(order, python), ports.installer)
-        for each in settled:
-            say(f"  {each}")
+        lock = order.lock or _chosen(order, python, ports)
         if fallback is not None and _holds(fallback.installation, lock, build):
             _record_fallback(manifest, fallback, ports)
             return Made(environment=fallback.environment, new=False, fallback=fallback)
@@ -139,6 +140,14 @@ def _interpreter(build: Build, ports: Ports) -> Path:
     version = f"{build.python.version}{'t' if build.python.free_threaded else ''}"
     ports.say(f"fetching Python {version}")
     return ports.installer.fetch_python(version)
+
+
+def _chosen(order: Order, python: Path, ports: Ports) -> Lock:
+    ports.say(f"choosing packages for torch {order.build.torch}")
+    lock, settled = lock_with(order.carried, _lock_request(order, python), ports.installer)
+    for each in settled:
+        ports.say(f"  {each}")
+    return lock
 
 
 def _lock_request(order: Order, python: Path) -> LockRequest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torchenv.indexes import Fetch
     from torchenv.installers import Installer
     from torchenv.installers.inherited import Inherited
+    from torchenv.network import Network
     from torchenv.process import Programs, Runner
     from torchenv.profile import Profile
     from torchenv.record import Environment
@@ -91,8 +92,19 @@ class Context:
         """The packaged catalogue, with the user's own laid over it."""
         from torchenv import resources
 
+        return resources.catalogue(self._own_catalogue)
+
+    @cached_property
+    def catalogue_digest(self) -> str:
+        """The digest of the catalogue, which costs less than reading it."""
+        from torchenv import resources
+
+        return resources.catalogue_digest(self._own_catalogue)
+
+    @property
+    def _own_catalogue(self) -> Path | None:
         named = getattr(self.arguments, "catalogue", None) or self.environ.get("TORCHENV_CATALOGUE")
-        return resources.catalogue(self.cwd / named if named else None)
+        return self.cwd / named if named else None
 
     @cached_property
     def profile(self) -> Profile:
@@ -132,6 +144,17 @@ class Context:
             return Host.from_json(read_text(self.cwd / files[0], "the host file"), files[0])
         return self.probe()
 
+    def hosts(self, files: Sequence[str]) -> dict[str, Host]:
+        """Read host files, by the names that people know them by: without folder and ending if that tells."""
+        from torchenv.host import Host
+
+        stems = [Path(each).stem for each in files]
+        names = stems if len(set(stems)) == len(stems) else list(files)
+        texts = (read_text(self.cwd / each, "the host file") for each in files)
+        return {
+            name: Host.from_json(text, file) for name, text, file in zip(names, texts, files, strict=True)
+        }
+
     def environment(self, named: str | None, *, removed: bool = False) -> Environment:
         """Give the environment that the user means, or the one in use; raises `TorchenvError`."""
         manifest = self.store.read()
@@ -167,17 +190,27 @@ class Context:
         return Programs({**self.inherited.network, **self.environ})
 
     @cached_property
-    def fetch(self) -> Fetch:
-        """What reads the pages of an index."""
-        from torchenv.indexes import fetcher
+    def network(self) -> Network:
+        """The way to the indexes, the same as that of the programs that are started."""
+        from torchenv.network import Network
 
-        # The same way to the network as the programs that are started.
         environ = self._programs.environ
-        return fetcher(
+        return Network(
             certificates=environ.get("SSL_CERT_FILE"),
             logins=environ.get("NETRC"),
             proxies=_proxies(environ) if "PIP_PROXY" in environ else None,
         )
+
+    @cached_property
+    def fetch(self) -> Fetch:
+        """What reads the pages of an index."""
+        from torchenv.indexes import fetcher
+
+        return fetcher(self.network)
+
+    def torch_index(self, profile: Profile) -> str | None:
+        """The root in place of PyTorch's own index, if one is set."""
+        return self.environ.get("TORCHENV_TORCH_INDEX", "").rstrip("/") or profile.index.torch
 
     @cached_property
     def package_index(self) -> str | None:
@@ -192,7 +225,7 @@ class Context:
         match named or self.profile.install.installer:
             case "uv":
                 return self._uv()
-            case "pip" if self._offline:
+            case "pip" if self._offline and getattr(self.arguments, "wheels", None) is None:
                 hint = "leave --offline or `--installer pip` out"
                 raise InputError("pip cannot install from a cache alone, as --offline asks", hint=hint)
             case "pip":

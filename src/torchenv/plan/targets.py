@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torchenv.catalogue import Catalogue
 from torchenv.errors import InputError
@@ -18,6 +18,22 @@ from torchenv.tables import nearest
 _PACKAGE_INDEX = IndexFacts(unreachable=True)
 
 
+def wish_of(profile: Profile, *, torch_index: str | None) -> Wish:
+    """Give what a profile wishes for where no option was given; `torch_index` is a mirror's root."""
+    return Wish(
+        version=profile.torch.version,
+        packages=profile.torch.packages,
+        python=profile.python.version,
+        free_threaded=profile.python.free_threaded,
+        backends=profile.backend.only,
+        prefer=profile.backend.prefer,
+        devices=profile.backend.devices,
+        accept_cpu=profile.backend.accept_cpu,
+        distributed=profile.checkpoints.distributed,
+        torch_index=torch_index,
+    )
+
+
 def planned(
     target: Target,
     profile: Profile,
@@ -30,15 +46,13 @@ def planned(
 
     `packages` are the companions that are asked for.
     """
-    wish = Wish(
-        version=profile.torch.version,
+    wish = replace(
+        wish_of(profile, torch_index=torch_index),
         packages=packages,
         python=target.python,
         free_threaded=target.python.endswith("t"),
         backends=(target.backend,) if target.backend else profile.backend.only,
-        prefer=profile.backend.prefer,
         capability=Capability.parse(target.capability) if target.capability else None,
-        torch_index=torch_index,
     )
     return resolve(
         Question(
@@ -82,14 +96,15 @@ class Fit:
 
 
 def fits(
-    targets: Sequence[LockedTarget], ask: Question, *, torch_index: str | None = None
+    targets: Sequence[LockedTarget], ask: Question, *, torch_index: str | None = None, by_hand: bool = False
 ) -> tuple[Fit, ...]:
     """Decide for each target of the host's platform whether this host can use exactly what was locked.
 
-    `ask` carries the wish of the profile: what it says of version, backend and Python gives way to the target.
+    `ask` carries the wish of the profile, in which version, backend and Python give way to the target's;
+    `by_hand` says that a person named the target.
     """
     return tuple(
-        Fit(each, resolve(_question(each, ask, torch_index)))
+        Fit(each, resolve(_question(each, ask, torch_index, by_hand=by_hand)))
         for each in targets
         if each.torch is not None and each.platform == ask.host.platform
     )
@@ -113,9 +128,7 @@ def best(found: Sequence[Fit], ask: Question) -> Fit | None:
     return max(proven, key=rank, default=None)
 
 
-def _question(target: LockedTarget, ask: Question, torch_index: str | None) -> Question:
-    from dataclasses import replace
-
+def _question(target: LockedTarget, ask: Question, torch_index: str | None, *, by_hand: bool) -> Question:
     assert target.torch is not None
     assert target.backend is not None
     wish = replace(
@@ -124,6 +137,7 @@ def _question(target: LockedTarget, ask: Question, torch_index: str | None) -> Q
         python=target.python,
         free_threaded=target.python.endswith("t"),
         backends=(target.backend,),
+        by_hand=by_hand,
         fallback=False,
         torch_index=torch_index,
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from torchenv.manifest import Manifest
 from torchenv.record import Environment, Kind, State, as_json
+from torchenv.render.columns import columns
 from torchenv.store import Store
 
 if TYPE_CHECKING:
@@ -49,13 +50,6 @@ def show_text(environment: Environment, store: Store) -> str:
 def made_text(made: Made, order: Order) -> str:
     """Tell what `create` made and what to do next."""
     return "\n".join(_made_lines(made, order))
-
-
-def columns(rows: Sequence[tuple[str, ...]]) -> str:
-    """Set rows of words in columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)
 
 
 def _show_lines(environment: Environment, store: Store) -> Iterator[str]:

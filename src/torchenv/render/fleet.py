@@ -1,0 +1,31 @@
+"""A fleet as people read it: a table, the fewest targets, and what would open more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchenv.plan.fleet import Fleet
+from torchenv.render.columns import columns
+
+
+def fleet_text(fleet: Fleet) -> str:
+    """Tell what each machine gets and why, and the fewest targets that serve them all."""
+    return "\n".join(_lines(fleet))
+
+
+def _lines(fleet: Fleet) -> Iterator[str]:
+    rows = [("host", "torch", "backend", "target", "reason")]
+    for each in fleet.members:
+        kind, target = each.kind, each.served_by
+        torch, backend = (str(kind.release), kind.backend) if kind else ("none", "-")
+        rows.append((each.name, torch, backend, target.name if target else "-", each.reason))
+    yield columns(rows)
+    if fleet.targets:
+        count = len(fleet.targets)
+        yield f"the fewest targets that serve {'them all' if not fleet.left_out else 'the others'}: {count}"
+        for kind in fleet.targets:
+            names = ", ".join(each.name for each in fleet.members if each.served_by == kind)
+            yield f"  {kind} serves {names}"
+    for each in fleet.members:
+        if each.opens:
+            yield f"{each.name}: {each.opens}"
