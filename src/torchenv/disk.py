@@ -68,6 +68,15 @@ class Disk:
                 path.unlink()
         return not os.path.lexists(path)
 
+    def free_space(self, path: Path) -> int:
+        """Give the bytes that are free where `path` is or would be."""
+        import shutil
+
+        with explained(path):
+            while not path.exists() and path != path.parent:
+                path = path.parent
+            return shutil.disk_usage(path).free
+
 
 def _settle(directory: Path) -> None:
     # The rename is on the disk once its directory is. Windows does that by itself, and opens no directory.
@@ -77,15 +86,6 @@ def _settle(directory: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def free_space(path: Path) -> int:
-    """Give the bytes that are free where `path` is or would be."""
-    import shutil
-
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    return shutil.disk_usage(path).free
 
 
 class PathLength(NamedTuple):

@@ -117,7 +117,10 @@ def project(root: str, tag: str, name: str, fetch: Fetch) -> ProjectPage | None:
     return None if isinstance(text, Missing) else ProjectPage.parse(text, url, name)
 
 
-def fetcher(network: Network) -> Fetch:
+_NETWORK = Network()
+
+
+def fetcher(network: Network = _NETWORK) -> Fetch:
     """Make the `Fetch` of the real network."""
     return lambda url: network.text(url, _ACCEPT)
 

@@ -102,7 +102,7 @@ class Lock:
 
     @cached_property
     def folders(self) -> tuple[str, ...]:
-        """The directories of this machine that its files lie in, each once; a lock that is shared has none."""
+        """The directories of this machine that its files lie in, each once; a shared lock has none."""
         # 19 ms, which only an installation without a network pays.
         from urllib.request import url2pathname
 

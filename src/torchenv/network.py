@@ -33,8 +33,8 @@ class Missing:
 class Network:
     """The real network. `time_limit` is in seconds and bounds every wait for the other side.
 
-    `certificates` is a file of them, `logins` a netrc file in place of the user's own; without `proxies` those
-    of the system are used.
+    `certificates` is a file of them, `logins` a netrc file in place of the user's own; without `proxies`
+    those of the system are used.
     """
 
     time_limit: float = TIME_LIMIT
@@ -43,7 +43,7 @@ class Network:
     proxies: Mapping[str, str] | None = None
 
     def text(self, url: str, accept: str) -> str | Missing:
-        """Give the text behind an address; raises `IndexFailed` where nothing that counts as an answer came."""
+        """Give the text behind an address; raises `IndexFailed` where no answer came."""
         with self._opened(url, {"Accept": accept}) as answer:
             return answer if isinstance(answer, Missing) else str(answer.read().decode("utf-8", "replace"))
 

@@ -49,13 +49,17 @@ class BasePython:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """How an environment came to be chosen, for the one who asks later why it is not another."""
+    """How an environment came to be chosen, for the one who asks later why it is not another.
+
+    `ignored` are other tools' settings that did not steer it, `warnings` what may undo it.
+    """
 
     profile: str | None = None
     outcome: str | None = None
     by_hand: bool = False
     because: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     more: More = field(default_factory=nothing_more, hash=False)
 
     @classmethod
@@ -66,6 +70,7 @@ class Choice:
             by_hand=table.get("by-hand", bool, default=False),
             because=table.strings("because"),
             ignored=table.strings("ignored"),
+            warnings=table.strings("warnings"),
             more=unknown_keys(table, cls),
         )
 

@@ -146,6 +146,10 @@ class Store:
             if path.is_relative_to(before):
                 yield now / path.relative_to(before)
 
+    def free_space(self) -> int:
+        """Give the bytes that are free where environments are built."""
+        return self._disk.free_space(self.environments)
+
     def lock_path(self, number: int) -> Path:
         """Where the lock of an environment is kept, also after the environment was removed."""
         return self.root / "locks" / f"pylock.{number}.toml"
@@ -226,7 +230,7 @@ class Store:
         self._put_back_wrongly_discarded(manifest)
         unfinished = manifest.unfinished()
         for environment in unfinished:
-            self._say(f"clearing environment {environment}, which an earlier run left unfinished")
+            self._say(f"clearing environment {environment}, which was left unfinished")
             self.discard(environment)
             manifest = manifest.cleared(environment.number)
             for kept in (self.lock_path, self.plan_path, self.fingerprint_path):

@@ -7,7 +7,7 @@ import pytest
 from torchenv.actions.catalogue import check
 from torchenv.catalogue import Catalogue
 from torchenv.errors import ToolFailed
-from torchenv.indexes import Missing
+from torchenv.network import Missing
 from torchenv.tables import Table
 
 ROOT = "https://mirror.example/whl"

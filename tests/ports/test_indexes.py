@@ -13,8 +13,8 @@ import pytest
 from packaging.version import Version
 
 from torchenv.errors import ToolFailed
-from torchenv.indexes import Fetch, Missing, ProjectPage, fetcher, project
-from torchenv.network import Network
+from torchenv.indexes import Fetch, ProjectPage, fetcher, project
+from torchenv.network import Missing, Network
 
 ROOT = "https://mirror.example/whl"
 HTML = """<!DOCTYPE html><html><body><h1>Links for torch</h1>

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from torchenv.disk import Disk, PathLength, free_space, refused
+from torchenv.disk import Disk, PathLength, refused
 from torchenv.errors import WorkspaceError
 from torchenv.identity import identity
 from torchenv.manifest import Manifest
@@ -296,7 +296,7 @@ def test_a_building_line_and_its_files_are_cleared_by_the_next_run_which_says_so
         Path(new.path, "lib").mkdir(parents=True)
     with store.locked("torchenv list"):
         assert store.clear_unfinished() == store.read()
-    assert said == ["clearing environment 1 (2.15), which an earlier run left unfinished"]
+    assert said == ["clearing environment 1 (2.15), which was left unfinished"]
     left = sorted(str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*") if each.is_file())
     assert left == ["lock", "manifest.toml", "manifest.toml.last-good"]
     assert store.read().next_number == 2
@@ -426,7 +426,7 @@ def test_what_the_disk_refuses_is_said_with_its_place(number: int, message: str)
 
 
 def test_free_space_is_that_of_the_nearest_directory_that_is_there(tmp_path: Path) -> None:
-    assert free_space(tmp_path / "not" / "yet") > 0
+    assert Disk().free_space(tmp_path / "not" / "yet") > 0
 
 
 def test_a_path_too_long_for_windows_is_seen_before_anything_is_downloaded() -> None:

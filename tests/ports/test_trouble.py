@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchenv.errors import IndexFailed, NothingSuits, ToolFailed
+from torchenv.errors import IndexFailed, NothingSuits, ToolFailed, Unobtainable
 from torchenv.installers import LockRequest
 from torchenv.installers.trouble import conflict, explained
 from torchenv.process import Command, Completed, End
@@ -167,3 +167,19 @@ def test_a_companion_for_another_torch_is_a_conflict_too() -> None:
 
 def test_a_package_that_takes_the_planned_torch_is_no_conflict() -> None:
     assert conflict("Because lightning==2.5 depends on torch>=2.1,<3 and …", REQUEST) is None
+
+
+def test_a_package_that_cannot_be_built_is_named_with_the_cause() -> None:
+    text = (
+        "error: Failed to build `flash-attn==2.8.3`\n  cause: The build backend returned an error\n"
+        "  cause: Call to `setuptools.build_meta.build_wheel` failed (exit status: 1)\n\n"
+        "         [stderr]\n         Traceback (most recent call last):\n"
+        "         ModuleNotFoundError: No module named 'torch'\n\n"
+        "hint: This error likely indicates that `flash-attn@2.8.3` depends on `torch`, but …\n"
+    )
+    error = explained(failed(text), "choose the packages", REQUEST)
+    assert isinstance(error, Unobtainable)
+    assert str(error) == (
+        "could not choose the packages: flash-attn==2.8.3 has no wheel that fits and cannot be built:"
+        " ModuleNotFoundError: No module named 'torch'"
+    )

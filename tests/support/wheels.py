@@ -127,6 +127,8 @@ def torch_wheel(
 ) -> Wheel:
     """A torch that imports without a GPU and answers the questions an inside check asks.
 
+    It computes on the devices that the variable `MADE_UP_DEVICES` describes, if its build is for their kind.
+
     `label` and `arch_flags` make it lie about its build. On the package index, the file and its
     METADATA carry no label although `torch.__version__` does.
     """
@@ -134,6 +136,7 @@ def torch_wheel(
     inside = f"{version}+{said}" if said else version
     cuda = f"{said[2:-1]}.{said[-1]}" if said.startswith("cu") else None
     hip = said.removeprefix("rocm") if said.startswith("rocm") else None
+    xpu = "20260100" if said == "xpu" else None
     flags = ARCH_FLAGS.get(backend, "") if arch_flags is None else arch_flags
     return Wheel(
         name="torch",
@@ -144,7 +147,7 @@ def torch_wheel(
         files={
             "torch/__init__.py": _TORCH_INIT,
             "torch/version.py": (
-                f"__version__ = {inside!r}\ncuda = {cuda!r}\nhip = {hip!r}\nxpu = None\n"
+                f"__version__ = {inside!r}\ncuda = {cuda!r}\nhip = {hip!r}\nxpu = {xpu!r}\n"
                 f"debug = False\ngit_version = '0123456789abcdef0123456789abcdef01234567'\n"
             ),
             "torch/_C.py": f"def _cuda_getArchFlags():\n    return {flags!r} or None\n",
@@ -153,25 +156,47 @@ def torch_wheel(
             "torch/backends/mps.py": (
                 "def is_built():\n    return False\n\n\ndef is_available():\n    return False\n"
             ),
-            "torch/xpu.py": (
-                "def is_available():\n    return False\n\n\ndef device_count():\n    return 0\n"
-            ),
+            "torch/_devices.py": _TORCH_DEVICES,
+            "torch/xpu.py": _TORCH_XPU,
         },
     )
 
 
+# The hardware of a made-up machine as JSON: [{"name": "NVIDIA GeForce RTX 4090", "capability": [8, 9]}]
+DEVICES = "MADE_UP_DEVICES"
+
 _TORCH_INIT = """\
-from torch import _C, backends, cuda, version, xpu
+from torch import _C, _devices, backends, cuda, version, xpu
 from torch.version import __version__
+
+float32 = "float32"
 
 
 class Tensor:
-    def __init__(self, rows):
+    def __init__(self, rows, device="cpu"):
         self.rows = rows
+        self.device = device
 
     def __matmul__(self, other):
         columns = list(zip(*other.rows))
         return Tensor([[sum(a * b for a, b in zip(r, c)) for c in columns] for r in self.rows])
+
+    def __truediv__(self, number):
+        return Tensor([[each / number for each in row] for row in self.rows])
+
+    def reshape(self, rows, columns):
+        flat = [each for row in self.rows for each in row]
+        return Tensor([flat[at * columns : (at + 1) * columns] for at in range(rows)])
+
+    def flip(self, axis):
+        return Tensor(self.rows[::-1])
+
+    def to(self, device):
+        _devices.start(device)
+        return Tensor(self.rows, device)
+
+    def cpu(self):
+        return Tensor(self.rows)
 
     def sum(self):
         return Tensor([[sum(map(sum, self.rows))]])
@@ -183,25 +208,86 @@ class Tensor:
         return self.rows
 
 
+def arange(count, dtype=None):
+    return Tensor([[float(each) for each in range(count)]])
+
+
 def ones(rows, columns, device="cpu"):
-    if str(device) != "cpu":
-        raise RuntimeError("this torch has no device but the CPU")
+    _devices.start(str(device))
     return Tensor([[1.0] * columns for _ in range(rows)])
+
+
+def allclose(one, other, rtol=0.0, atol=0.0):
+    return one.rows == other.rows
+"""
+
+_TORCH_DEVICES = f"""\
+import json
+import os
+
+from torch import version
+
+
+class Properties:
+    def __init__(self, name, capability=(0, 0), gfx="", broken=False):
+        self.name = name
+        self.major, self.minor = capability
+        self.gcnArchName = f"{{gfx}}:sramecc+:xnack-"
+        self.broken = broken
+
+
+def seen(kind):
+    built = "xpu" if version.xpu else "cuda" if version.cuda or version.hip else None
+    if kind != built:
+        return []
+    devices = [Properties(**each) for each in json.loads(os.environ.get("{DEVICES}", "[]"))]
+    mask = os.environ.get("HIP_VISIBLE_DEVICES" if version.hip else "CUDA_VISIBLE_DEVICES")
+    return devices if mask is None else [devices[int(each)] for each in mask.split(",")]
+
+
+def start(device):
+    kind, _, index = device.partition(":")
+    if kind == "cpu":
+        return
+    if int(index or 0) >= len(seen(kind)):
+        raise RuntimeError(f"this torch has no device {{device}}")
+    if seen(kind)[int(index or 0)].broken:
+        raise RuntimeError("CUDA error: no kernel image is available for execution on the device")
 """
 
 _TORCH_CUDA = """\
-from torch import _C
+from torch import _C, _devices
 
 
 def is_available():
-    return False
+    return device_count() > 0
 
 
 def device_count():
-    return 0
+    return len(_devices.seen("cuda"))
+
+
+def get_device_properties(index):
+    return _devices.seen("cuda")[index]
 
 
 def get_arch_list():
     # As torch does it: without a device the list is empty, whatever the build holds.
     return (_C._cuda_getArchFlags() or "").split() if is_available() else []
+"""
+
+_TORCH_XPU = """\
+from torch import _devices
+
+
+def is_available():
+    return device_count() > 0
+
+
+def device_count():
+    return len(_devices.seen("xpu"))
+
+
+def get_device_properties(index):
+    return _devices.seen("xpu")[index]
 """

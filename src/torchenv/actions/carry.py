@@ -71,7 +71,10 @@ def lock_with(
         sources = _sources_alone(asking, lock)
         if not sources:
             return lock, tuple(_settled(each, lock) for each in asking)
-        asking = [each.less("it has no wheel that fits") if each in sources else each for each in asking]
+        lacks = f"no wheel for Python {request.python} on {request.platform}"
+        asking = [
+            each.less(f"{each.wanted.version} has {lacks}") if each in sources else each for each in asking
+        ]
 
 
 def bound_to_old_torch(
@@ -91,8 +94,7 @@ def bound_to_old_torch(
     planned = {canonical(each.name): each for each in map(Requirement, build.requirements)}
     versions = {name: next(iter(each.specifier)).version for name, each in planned.items()}
     bound = bound_to_torch(distributions(installation), installation.torch, versions)
-    wanted = {each.name for each in carried.wanted}
-    asked = [each for each in bound if each.name in wanted] if index else []
+    asked = [each for each in bound if each.path is None] if index else []
     newer = _newer(asked, index or "", build.python.minor, platform, fetch) if asked else {}
     return following(carried, bound, newer, index or "")
 
@@ -125,13 +127,15 @@ def _names(message: str, name: str) -> bool:
 
 def _sources_alone(asking: list[_Asking], lock: Lock) -> list[_Asking]:
     """Give what was locked at the wanted version as sources alone, and may have a newer one with a wheel."""
-    wheels = {
-        package.name for package in lock.packages if any(file.name.endswith(".whl") for file in package.files)
+    sources = {
+        package.name
+        for package in lock.packages
+        if package.files and not any(file.name.endswith(".whl") for file in package.files)
     }
     return [
         each
         for each in asking
-        if each.left == each.wanted.asks and len(each.left) > 1 and each.wanted.name not in wheels
+        if each.left == each.wanted.asks and len(each.left) > 1 and each.wanted.name in sources
     ]
 
 

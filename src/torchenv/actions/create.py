@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,11 +16,11 @@ from torchenv.actions.carry import lock_with
 from torchenv.actions.inside import Report, look, mismatches, visibility
 from torchenv.actions.ports import Ports
 from torchenv.catalogue import Catalogue
-from torchenv.disk import PathLength, free_space
+from torchenv.disk import PathLength
 from torchenv.environments import Installation, canonical, describe, distributions
-from torchenv.errors import ToolFailed, WorkspaceError
+from torchenv.errors import ToolFailed, TorchenvError, WorkspaceError
 from torchenv.fingerprint import fingerprint
-from torchenv.host import Host
+from torchenv.host import Host, Problem
 from torchenv.identity import new_identity
 from torchenv.installers import LockRequest
 from torchenv.integrity import digest_of_base
@@ -39,6 +40,7 @@ class Order:
     """What `create` is to make: the plan, and what goes in beside torch's family.
 
     `lock` is what to build where that was locked before; without one the packages are chosen now.
+    `ignored` are other tools' settings that do not steer it, `around` is what may undo it.
     """
 
     plan: Plan
@@ -51,6 +53,7 @@ class Order:
     package_index: str | None = None
     lock: Lock | None = None
     ignored: tuple[str, ...] = ()
+    around: tuple[Problem, ...] = ()
 
     @property
     def build(self) -> Build:
@@ -80,13 +83,14 @@ def create(order: Order, ports: Ports) -> Made:
     with store.locked(f"torchenv create {order.plan.requested}"), _nothing_left_behind(ports):
         manifest = store.clear_unfinished()
         manifest, fallback = in_use(manifest, order.host, order.catalogue, ports)
+        _say_what_is_left_alone(order.host, fallback, ports)
 
         python = _interpreter(build, ports)
         lock = order.lock or _chosen(order, python, ports)
         if fallback is not None and _holds(fallback.installation, lock, build):
             _record_fallback(manifest, fallback, ports)
             return Made(environment=fallback.environment, new=False, fallback=fallback)
-        _check_room(order, lock, store.environments)
+        _check_room(order, lock, ports)
 
         manifest, new = _begun(manifest, order, python, ports)
         store.write(manifest)
@@ -123,8 +127,19 @@ def _nothing_left_behind(ports: Ports) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        ports.store.clear_unfinished()
+        # What stopped the run is what people must read; what the disk refuses now is left to the next run.
+        with suppress(TorchenvError):
+            ports.store.clear_unfinished()
         raise
+
+
+def _say_what_is_left_alone(host: Host, fallback: Fallback | None, ports: Ports) -> None:
+    if fallback is not None:
+        kind = fallback.installation.layout.value
+        ports.say(f"in use: {fallback.environment.path} ({kind}); it is only read and not touched")
+    active = host.active
+    if active is not None and (fallback is None or active.path != fallback.environment.path):
+        ports.say(f"active in this shell: {active.path}; it is not touched")
 
 
 def _record_fallback(manifest: Manifest, fallback: Fallback | None, ports: Ports) -> None:
@@ -168,6 +183,8 @@ def _lock_request(order: Order, python: Path) -> LockRequest:
 
 def _holds(installation: Installation, lock: Lock, build: Build) -> bool:
     """Say whether an environment holds all that the lock holds; more in it is no difference."""
+    if (installation.python or "").split(".")[:2] != build.python.minor.rstrip("t").split("."):
+        return False
     found = {canonical(each.name): each.version for each in distributions(installation)}
     wanted = {**lock.versions, "torch": build.torch}
     return installation.torch == build.torch and wanted == {
@@ -175,11 +192,12 @@ def _holds(installation: Installation, lock: Lock, build: Build) -> bool:
     }
 
 
-def _check_room(order: Order, lock: Lock, directory: Path) -> None:
+def _check_room(order: Order, lock: Lock, ports: Ports) -> None:
     """Refuse before anything is built what the disk would refuse half way."""
+    directory = ports.store.environments
     # A wheel takes about twice its size once it is unpacked, and a copy of it stays in the cache.
     needed = 2 * sum(file.size or 0 for package in lock.packages for file in package.files[:1])
-    free = free_space(directory)
+    free = ports.store.free_space()
     if needed > free:
         said = f"about {needed >> 20} MiB are needed for {directory}, and {free >> 20} MiB are free"
         raise WorkspaceError(said, hint="free some space, or choose another disk with --root DIR")
@@ -193,6 +211,14 @@ def _check_room(order: Order, lock: Lock, directory: Path) -> None:
 
 
 def _begun(manifest: Manifest, order: Order, python: Path, ports: Ports) -> tuple[Manifest, Environment]:
+    """Record what is being built, in a directory that is not there: one that is belongs to someone."""
+    after, new = _recorded(manifest, order, python, ports)
+    while os.path.lexists(new.path):
+        after, new = _recorded(after.cleared(new.number), order, python, ports)
+    return after, new
+
+
+def _recorded(manifest: Manifest, order: Order, python: Path, ports: Ports) -> tuple[Manifest, Environment]:
     build, plan = order.build, order.plan
     version = Version(build.release.version.public)
     return manifest.begin(
@@ -212,6 +238,7 @@ def _begun(manifest: Manifest, order: Order, python: Path, ports: Ports) -> tupl
             by_hand=order.by_hand,
             because=plan.why if plan.outcome is Outcome.FALLBACK else (),
             ignored=order.ignored,
+            warnings=tuple(each.message for each in order.around),
         ),
     )
 

@@ -53,7 +53,7 @@ def refuse_vanished(lock: Lock, fetch: Fetch, say: Say) -> None:
 
 
 def at_mirror(lock: Lock, mirror: Mirror, tag: str, fetch: Fetch) -> Lock:
-    """Give the same lock with the addresses of a mirror; raises `IndexFailed` where a file is not the same."""
+    """Give the same lock with the addresses of a mirror; raises `IndexFailed` where a file differs."""
     moved = {each.name: mirror.index_of(each.index, tag) for each in lock.packages}
     asked = [(each, moved[each.name]) for each in lock.packages if moved[each.name] != each.index]
     addresses = {file.sha256: file.url for package in lock.packages for file in package.files}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from torchenv.cli.context import Context
     from torchenv.cli.parser import Parser
     from torchenv.errors import TorchenvError
 
@@ -39,6 +41,9 @@ WRONG_INPUT = 2
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A path may hold what the terminal's encoding does not; JSON knows these escapes too.
+        sys.stdout.reconfigure(errors="backslashreplace")
     if words in (["--version"], ["-V"]):
         from torchenv import __version__
 
@@ -71,6 +76,7 @@ def _run(words: list[str]) -> int:
 
     from torchenv.cli.context import Context
     from torchenv.cli.interrupts import stoppable
+    from torchenv.errors import IndexFailed
 
     at = _command_at(words)
     if at is None or words[at] not in COMMANDS:
@@ -82,8 +88,19 @@ def _run(words: list[str]) -> int:
     arguments = parser.parse(words)
     context = Context.of(arguments, os.environ, out=print, say=_teller(arguments))
     with stoppable():
-        code: int = module.run(arguments, context)
+        try:
+            code: int = module.run(arguments, context)
+        except IndexFailed as error:
+            _name_what_was_ignored(error, context)
+            raise
     return code
+
+
+def _name_what_was_ignored(error: TorchenvError, context: Context) -> None:
+    """Say which setting of another tool would have led to another index."""
+    if ignored := context.inherited.indexes:
+        said = f"ignored here: {', '.join(ignored)}; to use that index, set TORCHENV_PACKAGE_INDEX"
+        error.hint = f"{error.hint}; {said}" if error.hint else said
 
 
 def _command_at(words: list[str]) -> int | None:

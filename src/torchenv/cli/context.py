@@ -92,19 +92,27 @@ class Context:
         """The packaged catalogue, with the user's own laid over it."""
         from torchenv import resources
 
-        return resources.catalogue(self._own_catalogue)
+        return resources.catalogue(self.own_catalogue)
 
     @cached_property
     def catalogue_digest(self) -> str:
         """The digest of the catalogue, which costs less than reading it."""
         from torchenv import resources
 
-        return resources.catalogue_digest(self._own_catalogue)
+        return resources.catalogue_digest(self.own_catalogue)
 
     @property
-    def _own_catalogue(self) -> Path | None:
+    def own_catalogue(self) -> Path | None:
+        """The user's own: `--catalogue`, else TORCHENV_CATALOGUE, else the one among the user's settings."""
         named = getattr(self.arguments, "catalogue", None) or self.environ.get("TORCHENV_CATALOGUE")
-        return self.cwd / named if named else None
+        if named:
+            return self.cwd / named
+        if self.home is None:
+            return None
+        from platformdirs import user_config_path
+
+        path = user_config_path("torchenv", appauthor=False) / "catalogue.toml"
+        return path if path.is_file() else None
 
     @cached_property
     def profile(self) -> Profile:
@@ -142,7 +150,16 @@ class Context:
         files = getattr(self.arguments, "host", None)
         if files:
             return Host.from_json(read_text(self.cwd / files[0], "the host file"), files[0])
-        return self.probe()
+        host = self.probe()
+        if getattr(self.arguments, "capability", None) is None and self._unknown_card(host):
+            from torchenv.probe.ask_torch import asked
+
+            return asked(host, self.run)
+        return host
+
+    def _unknown_card(self, host: Host) -> bool:
+        unknown = (each for each in host.nvidia.devices if each.compute_capability is None)
+        return any(self.catalogue.capability_named(each.name) is None for each in unknown)
 
     def hosts(self, files: Sequence[str]) -> dict[str, Host]:
         """Read host files, by the names that people know them by: without folder and ending if that tells."""

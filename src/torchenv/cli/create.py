@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from torchenv.cli.carrying import add_carrying, carried, like
 from torchenv.cli.context import Context
 from torchenv.cli.options import add_choice, wish
-from torchenv.errors import NothingSuits
+from torchenv.errors import InputError, NothingSuits
 from torchenv.plan import Build, Outcome, Plan, Question, Wish, resolve
 
 if TYPE_CHECKING:
     from torchenv.environments import Installation
+    from torchenv.host import Host
     from torchenv.packages import Carried
 
 
@@ -30,38 +31,53 @@ def run(arguments: Namespace, context: Context) -> int:
     """Gather, decide, apply, report."""
     from torchenv.render.plan import decision_text
 
+    host = context.host if arguments.dry_run else _host(context)
     model = like(context)
     along = carried(context, model)
-    asked = _wish(context, along)
-    plan = _decided(asked, context)
+    question = Question(host=host, wish=_wish(context, along, host), catalogue=context.catalogue)
+    plan = _decided(question, context)
     context.say(decision_text(plan))
+    if arguments.json and (arguments.dry_run or plan.build is None):
+        context.print_json(plan.to_document())
     if plan.build is None:
         raise NothingSuits(f"nothing was made: {'; '.join(plan.why)}", hint=plan.hint)
     along = _fitted(along, model, plan.build, context)
-    if arguments.dry_run:
-        if arguments.json:
-            context.print_json(plan.to_document())
-        return 0
-    return _make(plan, asked, along, context)
+    return 0 if arguments.dry_run else _make(plan, question, along, context)
 
 
-def _wish(context: Context, along: Carried) -> Wish:
+def _host(context: Context) -> Host:
+    """Give the machine that is planned for, with the interpreters and environments of the one that builds."""
+    if not context.arguments.host:
+        return context.host
+    described, here = context.host, context.probe()
+    if described.platform != here.platform:
+        named = context.arguments.host[0]
+        raise InputError(
+            f"{named} describes {described.platform}, and this machine is {here.platform}",
+            hint=f"look at the plan for it with `torchenv plan --host {named}`, and create it there",
+        )
+    return replace(described, pythons=here.pythons, environments=here.environments)
+
+
+def _wish(context: Context, along: Carried, host: Host) -> Wish:
     """Ask the plan for the companions, too, that what goes along names."""
     from torchenv.packages import companions
 
     asked = wish(context.arguments, context.environ, context.profile)
-    more = companions(along, context.host.platform)
+    more = companions(along, host.platform)
     return replace(asked, packages=tuple(dict.fromkeys((*asked.packages, *more))))
 
 
-def _decided(asked: Wish, context: Context) -> Plan:
-    question = Question(host=context.host, wish=asked, catalogue=context.catalogue)
+def _decided(question: Question, context: Context) -> Plan:
     plan = resolve(question)
-    if asked.offline or plan.outcome is Outcome.BLOCKED:
-        return plan
-    from torchenv.actions.ask_index import asked_again
+    if not question.wish.offline and plan.outcome is not Outcome.BLOCKED:
+        from torchenv.actions.ask_index import asked_again
 
-    return asked_again(plan, question, context.fetch, context.run)
+        plan = asked_again(plan, question, context.fetch, context.run)
+    if plan.build is not None and context.arguments.host:
+        # The devices of another machine are not here to compute on.
+        return replace(plan, build=replace(plan.build, unproven=True))
+    return plan
 
 
 def _fitted(along: Carried, model: Installation | None, build: Build, context: Context) -> Carried:
@@ -72,32 +88,44 @@ def _fitted(along: Carried, model: Installation | None, build: Build, context: C
     platform = context.host.platform
     refuse_conflicts(along, build.requirements, platform=platform, python=build.python.minor)
     if model is not None:
-        index = None if context.arguments.offline else context.package_index
+        from torchenv.installers.uv import default_index, uv_program
+
+        asked = context.package_index or default_index(context.run, uv_program())
+        index = None if context.arguments.offline else asked
         along = bound_to_old_torch(along, model, build, platform=platform, index=index, fetch=context.fetch)
     for each in (*(note.message for note in along.notes), *map(str, along.cannot_follow)):
         context.say(f"note: {each}")
-    for constraint in context.inherited.forbidding(build.requirements):
-        context.say(f"note: ignored, though it forbids what is planned: {constraint}")
     return along
 
 
-def _make(plan: Plan, asked: Wish, along: Carried, context: Context) -> int:
+def _make(plan: Plan, question: Question, along: Carried, context: Context) -> int:
     from torchenv.actions.create import Order, create
+    from torchenv.actions.surroundings import surroundings
     from torchenv.render.environment import made_text, shown
 
+    assert plan.build is not None
+    for constraint in context.inherited.forbidding(plan.build.requirements):
+        context.say(f"note: ignored, though it forbids what is planned: {constraint}")
+    around = surroundings(context.environ, context.project, torch=plan.build.torch)
+    told = {each.code for each in plan.warnings}
+    for problem in around:
+        if problem.code not in told:
+            context.say(f"note: {problem.message}")
     order = Order(
         plan=plan,
-        host=context.host,
+        host=question.host,
         profile=context.profile,
         catalogue=context.catalogue,
         carried=along,
-        companions=asked.packages,
-        by_hand=asked.by_hand,
+        companions=question.wish.packages,
+        by_hand=question.wish.by_hand,
         package_index=context.package_index,
         ignored=context.inherited.ignored,
+        around=around,
     )
     made = create(order, context.ports)
     if context.arguments.json:
+        context.say(made_text(made, order))
         context.print_json(shown(made.environment, context.store))
     else:
         context.out(made_text(made, order))

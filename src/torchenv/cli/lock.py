@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from torchenv.cli.context import PROJECT_FILE, Context, read_text
 from torchenv.cli.project import Project
 from torchenv.errors import InputError
-from torchenv.lockset import FILE, LockSet
+from torchenv.lockset import FILE, Decided, LockSet
 
 if TYPE_CHECKING:
     from torchenv.actions.lock import Order
@@ -65,14 +65,10 @@ def _check(project: Project, context: Context) -> int:
 def _drift(found: LockSet, project: Project, context: Context) -> list[str]:
     from torchenv.lockset import drift
 
-    def now() -> dict[str, tuple[str | None, str | None]]:
-        from torchenv.actions.lock import decided
+    def now() -> dict[str, Decided]:
+        from torchenv.actions.lock import decided, decision
 
-        builds = {name: plan.build for name, plan in decided(_order(project, context)).items()}
-        return {
-            name: (build.torch, build.backend.tag) if build else (None, None)
-            for name, build in builds.items()
-        }
+        return {name: decision(plan) for name, plan in decided(_order(project, context)).items()}
 
     digest = context.catalogue_digest
     return list(drift(found, project.wanted, catalogue=digest, content=project.content, now=now))

@@ -37,6 +37,13 @@ class Inherited:
     constraints: tuple[Constraint, ...]
     network: Mapping[str, str]
 
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """Those of the ignored that would have led to another index."""
+        # PIP_EXTRA_INDEX_URL, UV_FIND_LINKS; `extra-index-url in /etc/pip.conf`
+        named = re.compile(r"index|find.links", re.IGNORECASE)
+        return tuple(each for each in self.ignored if named.search(each.partition(" in ")[0]))
+
     def forbidding(self, requirements: Sequence[str]) -> tuple[Constraint, ...]:
         """Give the constraints that no planned requirement (name==version) could be installed under.
 

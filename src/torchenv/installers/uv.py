@@ -35,7 +35,7 @@ class Uv:
     def lock(self, request: LockRequest) -> Lock:
         with tempfile.TemporaryDirectory(prefix="torchenv-") as folder:
             raw, bound = self._resolve(request, Path(folder))
-        package_index = request.package_index or self._default_index()
+        package_index = request.package_index or default_index(self._run, self._program)
         index_of = {
             package["name"]: request.torch_index if package["name"] in bound else package_index
             for package in raw["packages"]
@@ -110,11 +110,13 @@ class Uv:
         others = self._run(survey_command(self._program, folder, request))
         return conflict(done.err, request, others.out) or explained(done, "choose the packages")
 
-    def _default_index(self) -> str | None:
-        # --index-url https://…/simple
-        done = self._run(default_index_command(self._program))
-        found = re.search(r"^--index-url (\S+)$", done.out, re.MULTILINE)
-        return found[1] if found else None
+
+def default_index(run: Runner, program: Path) -> str | None:
+    """Ask uv for the address of the default package index; None where it does not say."""
+    # --index-url https://…/simple
+    done = run(default_index_command(program))
+    found = re.search(r"^--index-url (\S+)$", done.out, re.MULTILINE)
+    return found[1] if found else None
 
 
 def _offline(run: Runner) -> Runner:

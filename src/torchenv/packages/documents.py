@@ -83,8 +83,9 @@ def _extra(table: Table, extra: str, above: tuple[str, ...]) -> list[str]:
     if name in groups:
         try:
             return list(resolve_dependency_groups(table.table("dependency-groups").raw(), groups[name]))
-        except (ExceptionGroup, ValueError, TypeError, LookupError) as error:
-            raise InputError(f"{table.source}: dependency-groups.{groups[name]}: {error}") from None
+        except ExceptionGroup as errors:
+            said = str(errors.exceptions[0]).partition("\n")[0]
+            raise InputError(f"{table.source}: dependency-groups.{groups[name]}: {said}") from None
     hint = nearest(name, {*optional, *groups}) or "name an extra or a dependency group of the project"
     raise InputError(f"{table.source} has no extra or dependency group {extra!r}", hint=hint)
 

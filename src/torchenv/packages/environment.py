@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -138,6 +139,6 @@ def _direct_url(distribution: Distribution) -> Mapping[str, Any]:
 
 
 def _by_hand(name: str, path: str, editable: bool) -> Note:  # noqa: FBT001
-    what = f"-e {path}" if editable else path
+    what = f"-e {shlex.quote(path)}" if editable else shlex.quote(path)
     said = f"{name} comes from {path}: install it afterwards with `uv pip install --no-deps {what}`"
     return Note("local", said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -86,7 +87,7 @@ def _beside(path: Path, name: str, source: str) -> Path:
     if re.match(r"\w+://", name):
         hint = "save it beside this file and name it by its path"
         raise InputError(f"{source}: {name} is not fetched", hint=hint)
-    return path.parent / name
+    return Path(os.path.normpath(path.parent / name))
 
 
 def _editable(target: str, source: str, found: Listed, into: list[Asked]) -> None:
@@ -102,7 +103,7 @@ def _requirement(text: str, source: str, found: Listed, into: list[Asked]) -> No
         raise InputError(f"{source}: {text!r} names a variable, which is not looked up", hint=hint)
     if re.match(r"(\w+\+)?\w+://", text):
         text = _named(text, source)
-    elif re.match(r"[./~]|[A-Za-z]:\\", text) or re.search(r"\.(whl|zip|tar\.gz)$", text):
+    elif re.match(r"[./~]|[A-Za-z]:\\", text) or re.fullmatch(r"\S+\.(whl|zip|tar\.gz)", text):
         found.notes.append(_by_hand(text, source))
         return
     try:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from torchenv.host import Capability, NvidiaDevice
+from torchenv.environments import describe
+from torchenv.errors import InputError
+from torchenv.host import Capability, Evidence, Host, NvidiaDevice, SeenEnvironment
 from torchenv.probe.sources import CHILDREN
 from torchenv.probe.torch_messages import TorchComplaint, complaint
-from torchenv.process import Command, Completed
+from torchenv.process import Command, Completed, Runner
 
 # Seconds; importing torch from a cold disk takes long, and starting CUDA some more.
 LIMIT = 60.0
@@ -22,6 +25,35 @@ class TorchDevice:
     name: str
     compute_capability: Capability | None = None
     gfx: str | None = None
+
+
+def asked(host: Host, run: Runner) -> Host:
+    """Fill in the capabilities that are unknown, from the torch of an environment that is there.
+
+    The active one is asked first. Its answer is kept as evidence.
+    """
+    for environment in sorted(host.environments, key=lambda each: not each.active):
+        python = _interpreter(environment)
+        if python is None:
+            continue
+        answer = run(question(str(python)), timeout=LIMIT)
+        devices = filled(host.nvidia.devices, parse(answer))
+        if devices != host.nvidia.devices:
+            evidence = Evidence(
+                f"torch in {environment.path}", "read", answer.out.strip().rpartition("\n")[2]
+            )
+            nvidia = replace(host.nvidia, devices=devices)
+            return replace(host, nvidia=nvidia, evidence=(*host.evidence, evidence))
+    return host
+
+
+def _interpreter(environment: SeenEnvironment) -> Path | None:
+    if environment.torch is None:
+        return None
+    try:
+        return describe(Path(environment.path)).interpreter
+    except InputError:
+        return None
 
 
 def question(python: str) -> Command:

@@ -1,0 +1,141 @@
+"""The audit of files and folders: find them, read them on every core, gather what was found."""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchenv.audit import (
+    RULES,
+    Finding,
+    Kind,
+    Report,
+    Rule,
+    Unread,
+    audit_content,
+    audit_native,
+    kind_of,
+)
+from torchenv.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from torchenv.audit import Breakages
+
+# Folders that hold no code of the user's own; hidden ones are left out too, but for these.
+_PASSED_OVER = frozenset({"__pycache__", "node_modules"})
+_HIDDEN = frozenset({".github", ".circleci", ".devcontainer"})
+# Starting processes costs about as much as auditing this many files in one.
+_FEW = 400
+_BATCH = 200
+
+Outcome = tuple[tuple[Finding, ...], tuple[Unread, ...]]
+
+
+def audit(
+    paths: Sequence[Path],
+    breakages: Breakages,
+    *,
+    workers: int | None = None,
+    rules: Sequence[Rule] = RULES,
+) -> Report:
+    """Audit files, and folders with all that is below them; nothing of theirs is run.
+
+    Virtual environments inside a folder are passed over; one that is named is not. `workers` is
+    the number of processes, by default one for each core. Raises `InputError` where a path does
+    not exist.
+    """
+    files = list(dict.fromkeys(each for path in paths for each in _files(path)))
+    batches = [files[n : n + _BATCH] for n in range(0, len(files), _BATCH)]
+    workers = min(workers or os.cpu_count() or 1, len(batches))
+    if workers < 2 or len(files) <= _FEW:
+        outcomes = [audit_files(batch, breakages, rules) for batch in batches]
+    else:
+        outcomes = list(_on_every_core(batches, breakages, rules, workers))
+    return Report(
+        release=str(breakages.version),
+        files=len(files),
+        findings=tuple(each for found, _ in outcomes for each in found),
+        unread=tuple(each for _, unread in outcomes for each in unread),
+    )
+
+
+def audit_files(files: Sequence[tuple[Path, Kind]], breakages: Breakages, rules: Sequence[Rule]) -> Outcome:
+    """Audit some files, one after the other."""
+    findings: list[Finding] = []
+    unread: list[Unread] = []
+    for path, kind in files:
+        result = _audit_file(path, kind, breakages, rules)
+        if isinstance(result, Unread):
+            unread.append(result)
+        else:
+            findings += result
+    return tuple(findings), tuple(unread)
+
+
+def _audit_file(
+    path: Path, kind: Kind, breakages: Breakages, rules: Sequence[Rule]
+) -> tuple[Finding, ...] | Unread:
+    name = path.as_posix()
+    try:
+        with path.open("rb") as stream:
+            if kind is Kind.NATIVE:
+                return audit_native(name, stream, breakages, rules)
+            return audit_content(name, kind, stream.read(), breakages, rules)
+    except OSError as error:
+        return Unread(name, error.strerror or str(error))
+
+
+def _on_every_core(
+    batches: Sequence[Sequence[tuple[Path, Kind]]],
+    breakages: Breakages,
+    rules: Sequence[Rule],
+    workers: int,
+) -> Iterator[Outcome]:
+    from concurrent.futures import ProcessPoolExecutor
+    from functools import partial
+    from multiprocessing import get_context
+
+    # A spawned process inherits no thread and no lock, on every system alike. Trees hold no cycles:
+    # the collector would only look through them again and again.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=gc.disable) as pool:
+        yield from pool.map(partial(audit_files, breakages=breakages, rules=rules), batches)
+
+
+def _files(path: Path) -> Iterator[tuple[Path, Kind]]:
+    if path.is_dir():
+        yield from _below(path)
+    elif path.exists():
+        kind = kind_of(path.as_posix())
+        if kind is None:
+            raise InputError(
+                f"{path}: no rule reads this kind of file",
+                hint="name a Python, notebook, project, CI, script, build or library file",
+            )
+        yield path, kind
+    else:
+        raise InputError(f"{path}: there is no such file or folder")
+
+
+def _below(folder: Path) -> Iterator[tuple[Path, Kind]]:
+    """Give the files below a folder that rules read, in the order of their names."""
+    folders: list[str] = []
+    try:
+        with os.scandir(folder) as entries:
+            listed = sorted(entries, key=lambda each: each.name)
+    except OSError:
+        return
+    for entry in listed:
+        if entry.is_dir(follow_symlinks=False):
+            folders.append(entry.name)
+        elif (kind := kind_of(entry.path.replace(os.sep, "/"))) and entry.is_file():
+            yield Path(entry.path), kind
+    for name in folders:
+        below = folder / name
+        hidden = name.startswith(".") and name not in _HIDDEN
+        if hidden or name in _PASSED_OVER or (below / "pyvenv.cfg").exists():
+            continue
+        yield from _below(below)

@@ -1,0 +1,122 @@
+"""What a new release breaks in a user's code, read without running any of it.
+
+Text and bytes go in, findings come out; nothing here opens a file or starts a process.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, BinaryIO
+
+from torchenv.audit.breakages import Breakages
+from torchenv.audit.findings import Finding, Place, Report, Severity, Unread
+from torchenv.audit.native import read_native
+from torchenv.audit.rule import Hit, Rule, needle_test
+from torchenv.audit.rules import RULES
+from torchenv.audit.sources import Kind, Source, kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "RULES",
+    "Breakages",
+    "Finding",
+    "Kind",
+    "Report",
+    "Rule",
+    "Severity",
+    "Unread",
+    "audit_content",
+    "audit_native",
+    "kind_of",
+]
+
+# train.py:  dist.init_process_group("nccl")  # torchenv: ignore[one-device, nccl-rewritten]
+_SUPPRESSION = re.compile(r"(?:#|//|<!--|;)\s*torchenv:\s*ignore\[([\w\-, ]+)\]")
+
+
+def audit_content(
+    path: str,
+    kind: Kind,
+    content: bytes,
+    breakages: Breakages,
+    rules: Sequence[Rule] = RULES,
+) -> tuple[Finding, ...] | Unread:
+    """Read one file that is not compiled and ask each rule that can matter to it."""
+    holds = needle_test(content)
+    asked = [rule for rule in rules if rule.may_hit(kind, holds)]
+    if not asked:
+        return ()
+    # Most files end above, and need none of the readers.
+    from torchenv.audit.readers import read
+
+    try:
+        source = read(path, kind, content, breakages)
+        return _findings(source, asked, breakages)
+    except ValueError as error:
+        return Unread(path, str(error))
+    except RecursionError:
+        return Unread(path, "nested too deeply to be followed")
+
+
+def audit_native(
+    path: str, stream: BinaryIO, breakages: Breakages, rules: Sequence[Rule] = RULES
+) -> tuple[Finding, ...] | Unread:
+    """Read a compiled library, however large: only its dynamic tables are read."""
+    try:
+        native = read_native(stream)
+    except ValueError as error:
+        return Unread(path, str(error))
+    asked = [rule for rule in rules if Kind.NATIVE in rule.kinds]
+    return _findings(Source(path=path, kind=Kind.NATIVE, native=native), asked, breakages)
+
+
+def _findings(source: Source, rules: Sequence[Rule], breakages: Breakages) -> tuple[Finding, ...]:
+    suppressed = _suppressed(source.text)
+    found = {
+        _finding(source, rule, hit)
+        for rule in rules
+        for hit in rule.find(source, breakages)
+        if not any(rule.name in suppressed.get(line, ()) for line in hit.place.lines())
+    }
+    return tuple(sorted(found, key=lambda each: (each.line, each.column, each.rule, each.why)))
+
+
+def _suppressed(text: str) -> dict[int, frozenset[str]]:
+    """Say which rules are ignored in which lines: the comment's own, or the next if it is alone."""
+    found: dict[int, frozenset[str]] = {}
+    if "torchenv:" not in text:
+        return found
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := _SUPPRESSION.search(line):
+            names = frozenset(name.strip() for name in match[1].split(","))
+            alone = not line[: match.start()].strip()
+            at = number + 1 if alone else number
+            found[at] = found.get(at, frozenset()) | names
+    return found
+
+
+def _finding(source: Source, rule: Rule, hit: Hit) -> Finding:
+    return Finding(
+        path=source.path,
+        line=_file_line(source, hit.place),
+        column=_column(source, hit.place),
+        rule=rule.name,
+        severity=hit.severity or rule.severity,
+        why=hit.why,
+        remedy=hit.remedy,
+    )
+
+
+def _file_line(source: Source, place: Place) -> int:
+    return source.file_lines[place.line - 1] if source.file_lines else place.line
+
+
+def _column(source: Source, place: Place) -> int:
+    if source.module is None:
+        return place.column
+    # Python's trees count bytes, and people count letters.
+    lines = source.text.split("\n")
+    before = lines[place.line - 1].encode()[: place.column - 1] if place.line <= len(lines) else b""
+    return len(before.decode(errors="ignore")) + 1

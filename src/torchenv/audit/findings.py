@@ -1,0 +1,65 @@
+"""What an audit gives: findings, each with its place, its reason and its remedy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Severity(IntEnum):
+    """How much a finding matters: a note informs, a warning may break, an error does break."""
+
+    NOTE = 1
+    WARNING = 2
+    ERROR = 3
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where in a text something stands; lines and columns count from 1."""
+
+    line: int
+    column: int = 1
+    last_line: int = 0
+
+    def lines(self) -> range:
+        """Give every line that the thing covers."""
+        return range(self.line, max(self.line, self.last_line) + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing in one file that the release changes for its owner."""
+
+    path: str
+    line: int
+    column: int
+    rule: str
+    severity: Severity
+    why: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A file that could not be judged, and why: it is never passed over in silence."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """All that an audit has to say."""
+
+    release: str
+    files: int
+    findings: tuple[Finding, ...]
+    unread: tuple[Unread, ...] = ()
+
+    def at_least(self, severity: Severity) -> tuple[Finding, ...]:
+        """Give the findings that matter this much or more: what `--fail-on` asks."""
+        return tuple(each for each in self.findings if each.severity >= severity)

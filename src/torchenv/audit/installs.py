@@ -1,0 +1,182 @@
+"""What a file or a command asks an installer for: requirements and the indexes they come from."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from torchenv.audit.commands import Command, Word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torchenv.audit.findings import Place
+
+FAMILY = frozenset({"torch", "torchvision", "torchaudio"})
+
+# https://download.pytorch.org/whl/cu126, https://mirror.example/pytorch-wheels/rocm7.2/
+_INDEX = re.compile(
+    r"(?:pytorch\.org/whl|/pytorch-wheels|/pytorch/whl)/(cu\d+|rocm\d+(?:\.\d+)+|cpu|xpu)(?![\w.])"
+)
+# What a file must say, one of them, to name an index in any of the ways read here.
+INDEX_NEEDLES = (
+    (b"pytorch.org/whl/",),
+    (b"/pytorch-wheels/",),
+    (b"/pytorch/whl/",),
+    (b"torch-backend",),
+    (b"UV_TORCH_BACKEND",),
+)
+# Options of pip, uv, poetry and conda that take the next word with them.
+_WITH_VALUE = frozenset(
+    (
+        "-r", "--requirement", "-c", "--constraint", "-t", "--target", "-e", "--editable", "-p",
+        "--python", "--prefix", "--root", "--proxy", "--platform", "--python-version", "--abi",
+        "--implementation", "--cache-dir", "--log", "--timeout", "--retries", "--no-binary",
+        "--only-binary", "--group", "--extra", "--name", "-n", "--channel", "--index-strategy",
+        "--prerelease", "--trusted-host", "--progress-bar", "--src", "--upgrade-strategy",
+        "--config-settings", "-d", "--dest",
+    )
+)  # fmt: skip
+_INDEX_OPTIONS = {
+    "-i": False,
+    "--index-url": False,
+    "--index": True,
+    "--default-index": False,
+    "--extra-index-url": True,
+    "-f": True,
+    "--find-links": True,
+    "--torch-backend": False,
+}
+_INSTALLS = frozenset({"install", "add", "download", "wheel", "sync", "compile", "create"})
+_CONDA_NAMES = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One requirement, by its normalised name; `label` is the local part of an exact pin."""
+
+    name: str
+    specifier: SpecifierSet
+    label: str | None
+    place: Place
+
+    def __str__(self) -> str:
+        return f"{self.name}{self.specifier}"
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index of one PyTorch backend; `extra` when the default index is asked beside it."""
+
+    backend: str
+    extra: bool
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Install:
+    """What is installed together: one command, or all that one file lists."""
+
+    asked: tuple[Asked, ...] = ()
+    indexes: tuple[Index, ...] = ()
+
+    def family(self) -> tuple[Asked, ...]:
+        return tuple(each for each in self.asked if each.name in FAMILY)
+
+
+def asked(text: str, place: Place) -> Asked | None:
+    """Read a requirement as pip writes it; None for paths, URLs and whatever else is not one."""
+    try:
+        requirement = Requirement(text.split(" #", maxsplit=1)[0].strip().rstrip("\\").strip())
+    except InvalidRequirement:
+        return None
+    if requirement.url:
+        return None
+    return _asked(requirement.name, requirement.specifier, place)
+
+
+def asked_of_conda(text: str, place: Place) -> Asked | None:
+    """Read a match spec of conda: `pytorch=2.14`, `pytorch>=2.1`, `conda-forge::pytorch ==2.1`."""
+    match = re.match(r"(?:[\w\-./]+::)?([\w\-.]+)\s*(?:([=<>!~][^\s]*))?", text.strip())
+    if not match:
+        return None
+    name, version = match[1], match[2] or ""
+    if single := re.fullmatch(r"=([\d.]+?)(?:\.?\*)?(?:=.*)?", version):
+        version = f"=={single[1]}.*"
+    try:
+        return _asked(_CONDA_NAMES.get(name, name), SpecifierSet(version), place)
+    except ValueError:
+        return None
+
+
+def index_in(text: str, place: Place, *, extra: bool) -> Index | None:
+    """Read the backend out of the address of a PyTorch index."""
+    match = _INDEX.search(text)
+    return Index(match[1], extra, place) if match else None
+
+
+def install_of(command: Command) -> Install | None:
+    """Read an install command of pip, uv, poetry, pdm, conda or mamba."""
+    start = _arguments_start(command)
+    if start is None:
+        return None
+    conda = any(_program(word) in {"conda", "mamba", "micromamba"} for word in command[:start])
+    found: list[Asked] = []
+    indexes: list[Index] = []
+    words = iter(command[start:])
+    for word in words:
+        option, equals, value = word.text.partition("=")
+        if word.text.startswith("-"):
+            if option in _INDEX_OPTIONS:
+                given = Word(value, word.place) if equals else next(words, word)
+                indexes += _indexes(option, given)
+            elif not equals and option in _WITH_VALUE:
+                next(words, None)
+        elif each := (asked_of_conda if conda else asked)(word.text, word.place):
+            found.append(each)
+    return Install(tuple(found), tuple(indexes))
+
+
+def indexes_set(command: Command) -> Iterator[Index]:
+    """Read indexes given by assignment: `ENV PIP_INDEX_URL=…`, `export UV_TORCH_BACKEND=…`."""
+    for word in command:
+        name, equals, value = word.text.partition("=")
+        if not equals or not re.fullmatch(r"\w+", name):
+            continue
+        if name == "UV_TORCH_BACKEND":
+            yield from _indexes("--torch-backend", Word(value, word.place))
+        elif index := index_in(value, word.place, extra="EXTRA" in name.upper()):
+            yield index
+
+
+def _asked(name: str, specifier: SpecifierSet, place: Place) -> Asked:
+    label = next((v.version.partition("+")[2] for v in specifier if "+" in v.version), None)
+    return Asked(canonicalize_name(name), specifier, label, place)
+
+
+def _arguments_start(command: Command) -> int | None:
+    for n, word in enumerate(command):
+        if re.fullmatch(r"(?:.*/)?(?:pip[\d.]*|uv|poetry|pdm|pixi|conda|mamba|micromamba)", word.text):
+            for m, following in enumerate(command[n + 1 : n + 5], n + 1):
+                if following.text in _INSTALLS:
+                    return m + 1
+    return None
+
+
+def _program(word: Word) -> str:
+    return word.text.rpartition("/")[2]
+
+
+def _indexes(option: str, given: Word) -> Iterator[Index]:
+    if option == "--torch-backend":
+        if re.fullmatch(r"cu\d+|rocm[\d.]+|xpu|cpu", given.text):
+            yield Index(given.text, extra=False, place=given.place)
+        return
+    for url in given.text.split():
+        if index := index_in(url, given.place, extra=_INDEX_OPTIONS[option]):
+            yield index

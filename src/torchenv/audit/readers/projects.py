@@ -1,0 +1,224 @@
+"""Files that say what a project needs: pyproject.toml, setup.cfg, requirements, locks, pins."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from torchenv.audit.commands import Lines, Word, commands
+from torchenv.audit.findings import Place
+from torchenv.audit.installs import Asked, Index, Install, asked, index_in, install_of
+from torchenv.audit.sources import Interpreter, Kind, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_PIP_INSTALL = (Word("pip", Place(1)), Word("install", Place(1)))
+
+
+def read_pyproject(path: str, text: str) -> Source:
+    """Read pyproject.toml or Pipfile: all that it lists, under whichever tool, as one install."""
+    table = _toml(text)
+    find = _Finder(text)
+    return Source(
+        path=path,
+        kind=Kind.PYPROJECT,
+        text=text,
+        installs=(Install(tuple(_listed(table, find)), tuple(_indexes(table, find))),),
+        interpreters=tuple(_pythons(table, find)),
+    )
+
+
+def read_setup_cfg(path: str, text: str) -> Source:
+    import configparser
+
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(text)
+    except configparser.Error as error:
+        raise ValueError(str(error).splitlines()[0]) from None
+    find = _Finder(text)
+    values = [parser.get("options", "install_requires", fallback="")]
+    if parser.has_section("options.extras_require"):
+        values += [value for _, value in parser.items("options.extras_require")]
+    lines = [line for value in values for line in value.splitlines()]
+    python = parser.get("options", "python_requires", fallback="")
+    return Source(
+        path=path,
+        kind=Kind.SETUP_CFG,
+        text=text,
+        installs=(Install(tuple(_asked_all(lines, find))),),
+        interpreters=tuple(_interpreter(python, find.place("python_requires"))),
+    )
+
+
+def read_requirements(path: str, text: str) -> Source:
+    """Read a requirements file, whose index options hold for the whole file."""
+    wanted: list[Asked] = []
+    indexes: list[Index] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        requirement = re.sub(r"(^|\s)#.*| --hash.*|\\\s*$", "", line).strip()
+        if each := asked(requirement, Place(number, line.find(requirement) + 1)):
+            wanted.append(each)
+    for option in commands(text):
+        if option[0].text.startswith("-"):
+            # The same options as on a command line.
+            install = install_of((*_PIP_INSTALL, *option))
+            indexes += install.indexes if install else ()
+    install = Install(tuple(wanted), tuple(indexes))
+    return Source(path=path, kind=Kind.REQUIREMENTS, text=text, installs=(install,))
+
+
+def read_lock(path: str, text: str) -> Source:
+    """Read pylock.toml, uv.lock, poetry.lock or pdm.lock: exact versions."""
+    table = _toml(text)
+    locked = [*table.get("package", ()), *table.get("packages", ())]
+    lines = Lines(text)
+    wanted: list[Asked] = []
+    for each in locked:
+        name, version = each.get("name"), each.get("version")
+        if isinstance(name, str) and isinstance(version, str):
+            match = re.search(rf'^name\s*=\s*"{re.escape(name)}"', text, re.MULTILINE)
+            place = lines.place(match.start() if match else 0)
+            if found := asked(f"{name}=={version}", place):
+                wanted.append(found)
+    return Source(path=path, kind=Kind.LOCK, text=text, installs=(Install(tuple(wanted)),))
+
+
+def read_python_pin(path: str, text: str) -> Source:
+    # 3.10.12    cpython-3.10    python-3.10.14
+    found = re.finditer(r"^(?:cpython[-@]?|python-)?(3\.\d+)(?:\.\d+)?t?\s*$", text, re.MULTILINE)
+    lines = Lines(text)
+    interpreters = tuple(Interpreter(match[1], lines.place(match.start())) for match in found)
+    return Source(path=path, kind=Kind.PYTHON_PIN, text=text, interpreters=interpreters)
+
+
+class _Finder:
+    """Finds where a value stands, as TOML and INI readers do not keep it."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._lines = Lines(text)
+        self._after: dict[str, int] = {}
+
+    def place(self, value: str) -> Place:
+        """Give the place of the next time that this value is written."""
+        at = self._text.find(value, self._after.get(value, 0))
+        if at < 0:
+            return Place(1)
+        self._after[value] = at + len(value)
+        return self._lines.place(at)
+
+
+def _toml(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"not valid TOML: {error}") from None
+
+
+def _at(table: object, *keys: str) -> Any:
+    """Follow keys through nested tables; an empty table where they lead nowhere."""
+    for key in keys:
+        table = table.get(key, {}) if isinstance(table, dict) else {}
+    return table
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for each in value:
+            yield from _strings(each)
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _strings(each)
+
+
+def _listed(table: dict[str, Any], find: _Finder) -> Iterator[Asked]:
+    for keys in (
+        ("project", "dependencies"),
+        ("project", "optional-dependencies"),
+        ("dependency-groups",),
+        ("build-system", "requires"),
+        ("tool", "uv", "dev-dependencies"),
+        ("tool", "uv", "constraint-dependencies"),
+        ("tool", "uv", "override-dependencies"),
+        ("tool", "pdm", "dev-dependencies"),
+    ):
+        yield from _asked_all(_strings(_at(table, *keys)), find)
+    groups = _at(table, "tool", "poetry", "group")
+    named = [_at(table, "tool", "poetry", "dependencies"), _at(table, "packages")]
+    named += [_at(group, "dependencies") for group in groups.values()]
+    for dependencies in named:
+        if not isinstance(dependencies, dict):
+            continue
+        for name, wanted in dependencies.items():
+            version = _at(wanted, "version") if isinstance(wanted, dict) else wanted
+            ranged = _poetry_range(version) if isinstance(version, str) else ""
+            if each := asked(f"{name}{ranged}", find.place(f"{name} ")):
+                yield each
+
+
+def _asked_all(texts: Iterable[str], find: _Finder) -> Iterator[Asked]:
+    for text in texts:
+        stripped = text.strip()
+        if stripped and (each := asked(stripped, find.place(stripped))):
+            yield each
+
+
+def _indexes(table: dict[str, Any], find: _Finder) -> Iterator[Index]:
+    uv = _at(table, "tool", "uv")
+    for listed, extra in (
+        (uv.get("index", []), False),
+        (_at(table, "tool", "poetry", "source"), False),
+        (_at(table, "tool", "pdm", "source"), False),
+        (table.get("source", []), False),
+        (uv.get("index-url", []), False),
+        (uv.get("extra-index-url", []), True),
+    ):
+        for url in _strings(listed):
+            if "/" in url and (index := index_in(url, find.place(url), extra=extra)):
+                yield index
+
+
+def _pythons(table: dict[str, Any], find: _Finder) -> Iterator[Interpreter]:
+    python = _at(table, "project", "requires-python")
+    if isinstance(python, str):
+        yield from _interpreter(python, find.place("requires-python"))
+    python = _at(table, "tool", "poetry", "dependencies", "python")
+    if isinstance(python, str):
+        yield from _interpreter(_poetry_range(python), find.place("python ="))
+    python = _at(table, "requires", "python_version")
+    if isinstance(python, str):
+        yield Interpreter(python, find.place("python_version"))
+
+
+def _interpreter(text: str, place: Place) -> Iterator[Interpreter]:
+    try:
+        if text:
+            yield Interpreter(SpecifierSet(text), place)
+    except InvalidSpecifier:
+        return
+
+
+def _poetry_range(text: str) -> str:
+    """Write a range of Poetry as PEP 440 does: `^3.10` is `>=3.10,<4`, `~2.1` is `>=2.1,<2.2`."""
+    if text.strip() == "*":
+        return ""
+    ranges = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*([\^~])?\s*(\d+)(?:\.(\d+))?([.\w+]*)\s*", part)
+        if not match:
+            ranges.append(part.strip())
+        elif match[1] is None:
+            ranges.append(f"=={part.strip()}")
+        else:
+            wanted = part.strip()[1:].strip()
+            major, minor = int(match[2]), int(match[3] or 0)
+            last = f"{major}.{minor + 1}" if match[1] == "~" or major == 0 else str(major + 1)
+            ranges.append(f">={wanted},<{last}")
+    return ",".join(ranges)

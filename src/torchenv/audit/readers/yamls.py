@@ -1,0 +1,174 @@
+"""YAML files: CI workflows, conda environments, compose files, settings of trainers."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from torchenv.audit.commands import Command, Lines, commands
+from torchenv.audit.findings import Place
+from torchenv.audit.installs import Asked, Index, Install, asked, asked_of_conda, index_in
+from torchenv.audit.readers.scripts import image_python, installs_of, settings_of
+from torchenv.audit.sources import Interpreter, Kind, Scalar, Setting, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PYTHON_KEY = re.compile(r"(?i)python|(?:min_|max_)?py(?:thon)?[-_]?ver(?:sion)?s?")
+_PYTHON = re.compile(r"(3\.\d+)(?:\.\d+|\.x)?t?")
+
+
+def read_yaml(path: str, kind: Kind, text: str) -> Source:
+    """Read every document of a YAML file. Raises `ValueError` where it is not YAML."""
+    lines = Lines(text)
+    scalars: list[Scalar] = []
+    told: list[Command] = []
+    settings: list[Setting] = []
+    installs: list[Install] = []
+    interpreters: list[Interpreter] = []
+    for document in _documents(text):
+        for keys, node in _walk(document, (), set()):
+            if node.id == "mapping":
+                settings += _named_setting(node)
+                continue
+            scalar = Scalar(keys, node.value, _place(node))
+            scalars.append(scalar)
+            settings += _setting(scalar)
+            raw, offset = _raw(node, text)
+            told += commands(raw, lines, offset)
+        if conda := _conda(document):
+            install, pythons = conda
+            installs.append(install)
+            interpreters += pythons
+    if kind is Kind.CI:
+        interpreters += _ci_pythons(scalars)
+    else:
+        interpreters += _images(scalars)
+    return Source(
+        path=path,
+        kind=kind,
+        text=text,
+        installs=(*installs, *installs_of(told), *_indexes_set(scalars, told)),
+        interpreters=tuple(interpreters),
+        settings=(*settings, *settings_of(told)),
+        scalars=tuple(scalars),
+    )
+
+
+def _documents(text: str) -> list[Any]:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        return list(yaml.compose_all(text, Loader=loader))
+    except yaml.YAMLError as error:
+        raise ValueError(f"not YAML: {str(error).splitlines()[0]}") from None
+
+
+def _walk(node: Any, keys: tuple[str, ...], seen: set[int]) -> Iterator[Any]:
+    # A node that is used again by its anchor stands in one place of the file.
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    if node.id == "mapping":
+        yield keys, node
+        for key, value in node.value:
+            yield from _walk(value, (*keys, str(key.value)), seen)
+    elif node.id == "sequence":
+        for each in node.value:
+            yield from _walk(each, keys, seen)
+    else:
+        yield keys, node
+
+
+def _place(node: Any) -> Place:
+    return Place(node.start_mark.line + 1, node.start_mark.column + 1)
+
+
+def _raw(node: Any, text: str) -> tuple[str, int]:
+    """Give a scalar as it is written and where: a block keeps its lines, quotes are left off."""
+    start, end = node.start_mark.index, node.end_mark.index
+    if node.style in {"|", ">"}:
+        newline = text.find("\n", start)
+        block = text[newline:end]
+        # The lines of a folded block are one.
+        return (block.replace("\n", " ") if node.style == ">" else block), newline
+    if node.style in {"'", '"'}:
+        return text[start + 1 : end - 1], start + 1
+    return text[start:end], start
+
+
+def _setting(scalar: Scalar) -> Iterator[Setting]:
+    if len(scalar.keys) >= 2 and scalar.keys[-2] in {"env", "environment", "variables", "envs"}:
+        value = None if "$" in scalar.text else scalar.text
+        yield Setting(scalar.keys[-1], value, scalar.place)
+
+
+def _named_setting(node: Any) -> Iterator[Setting]:
+    # - name: TORCH_DIST_USE_NCCL2
+    #   value: "0"
+    pairs = {key.value: value for key, value in node.value if value.id == "scalar"}
+    if set(pairs) == {"name", "value"}:
+        yield Setting(pairs["name"].value, pairs["value"].value, _place(pairs["name"]))
+
+
+def _ci_pythons(scalars: list[Scalar]) -> Iterator[Interpreter]:
+    for scalar in scalars:
+        match = _PYTHON.fullmatch(scalar.text)
+        if match and scalar.keys and _PYTHON_KEY.fullmatch(scalar.keys[-1]):
+            yield Interpreter(match[1], scalar.place)
+    yield from _images(scalars)
+
+
+def _images(scalars: list[Scalar]) -> Iterator[Interpreter]:
+    for scalar in scalars:
+        found = image_python(scalar.text, scalar.place)
+        if found and not {"image", "container"}.isdisjoint(scalar.keys[-2:]):
+            yield found
+
+
+def _indexes_set(scalars: list[Scalar], told: list[Command]) -> Iterator[Install]:
+    # env:
+    #   PIP_EXTRA_INDEX_URL: https://download.pytorch.org/whl/cu126
+    found: list[Index] = []
+    for scalar in scalars:
+        is_url = scalar.text.startswith("http") and scalar.keys
+        if is_url and (
+            index := index_in(scalar.text, scalar.place, extra="EXTRA" in scalar.keys[-1].upper())
+        ):
+            found.append(index)
+    if found:
+        wanted = tuple(each for install in installs_of(told) for each in install.asked)
+        yield Install(wanted, tuple(found))
+
+
+def _conda(document: Any) -> tuple[Install, list[Interpreter]] | None:
+    if document.id != "mapping":
+        return None
+    table = {key.value: value for key, value in document.value}
+    listed = table.get("dependencies")
+    if listed is None or listed.id != "sequence" or not {"channels", "name"} & set(table):
+        return None
+    wanted: list[Asked] = []
+    indexes: list[Index] = []
+    pythons: list[Interpreter] = []
+    for node in listed.value:
+        if node.id == "scalar" and (each := asked_of_conda(node.value, _place(node))):
+            if each.name == "python":
+                pythons.append(Interpreter(each.specifier, each.place))
+            else:
+                wanted.append(each)
+        elif node.id == "mapping":
+            for _, line in _walk(node, (), set()):
+                if line.id == "scalar":
+                    _pip_line(line, wanted, indexes)
+    return Install(tuple(wanted), tuple(indexes)), pythons
+
+
+def _pip_line(node: Any, wanted: list[Asked], indexes: list[Index]) -> None:
+    place = _place(node)
+    if node.value.startswith("-"):
+        if index := index_in(node.value, place, extra=not re.match(r"-i|--index", node.value)):
+            indexes.append(index)
+    elif each := asked(node.value, place):
+        wanted.append(each)

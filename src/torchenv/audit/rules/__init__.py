@@ -1,0 +1,15 @@
+"""The rules of the audit: every module of this package holds one, as `RULE`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torchenv.audit.rule import Rule
+
+RULES: tuple[Rule, ...] = tuple(
+    import_module(f"{__name__}.{each.name}").RULE
+    for each in sorted(iter_modules(__path__), key=lambda each: each.name)
+)

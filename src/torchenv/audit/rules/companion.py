@@ -1,0 +1,45 @@
+"""Companion packages whose pinned release does not import beside this torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchenv.audit.findings import Severity
+from torchenv.audit.rule import Hit, Rule
+from torchenv.audit.sources import INSTALLING, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torchenv.audit.breakages import Breakages
+
+
+def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
+    for install in source.installs:
+        torch = [each for each in install.asked if each.name == "torch"]
+        if not torch or not all(breakages.admitted_by(each.specifier) for each in torch):
+            continue
+        certain = any(breakages.pinned_by(each.specifier) for each in torch)
+        for companion in breakages.companions:
+            for each in install.asked:
+                pins = [v for v in each.specifier if v.operator in {"==", "==="}]
+                if each.name != companion.name or each.label is not None:
+                    continue
+                if any(companion.refuses.contains(v.version.removesuffix(".*")) for v in pins):
+                    yield Hit(
+                        each.place,
+                        f"`{each}` beside `{torch[0]}` raises RuntimeError at import: it compares"
+                        f" CUDA major and minor with torch {breakages.version}",
+                        f"take {companion.name}=={companion.instead}",
+                        Severity.ERROR if certain else Severity.WARNING,
+                    )
+
+
+RULE = Rule(
+    name="companion",
+    title="A companion package that does not import beside the release",
+    severity=Severity.ERROR,
+    kinds=INSTALLING,
+    needles=((b"torchaudio", b"2.11.0"),),
+    find=find,
+)

@@ -1,0 +1,35 @@
+"""Environment variables made for the old NCCL backend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchenv.audit.findings import Severity
+from torchenv.audit.rule import Hit, Rule
+from torchenv.audit.sources import CODE, SCRIPTS, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torchenv.audit.breakages import Breakages
+
+
+def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
+    for each in source.settings:
+        if each.name.startswith(breakages.nccl.settings):
+            yield Hit(
+                each.place,
+                f"{each.name} is a setting of the NCCL backend that torch {breakages.version}"
+                " replaced; whether the new one reads it is not documented",
+                "see in a short run that it still has its effect",
+            )
+
+
+RULE = Rule(
+    name="nccl-settings",
+    title="A setting of the old NCCL backend",
+    severity=Severity.NOTE,
+    kinds=CODE | SCRIPTS,
+    needles=((b"TORCH_NCCL_",),),
+    find=find,
+)

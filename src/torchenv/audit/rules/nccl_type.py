@@ -1,0 +1,47 @@
+"""Code that asks whether a process group is of the old NCCL class."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from torchenv.audit.findings import Severity
+from torchenv.audit.rule import Hit, Rule
+from torchenv.audit.sources import CODE, Source
+from torchenv.audit.walking import place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torchenv.audit.breakages import Breakages
+
+_OLD = "torch.distributed.ProcessGroupNCCL"
+_NEW = frozenset({f"{_OLD}2", f"{_OLD}Lazy"})
+
+
+def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
+    module = source.module
+    if module is None:
+        return
+    for call, scope in module.calls("builtins.isinstance", "builtins.issubclass"):
+        if len(call.args) < 2:
+            continue
+        named = call.args[1]
+        classes = named.elts if isinstance(named, ast.Tuple) else [named]
+        asked = {path for each in classes for path in module.resolve(each, scope)}
+        if _OLD in asked and _NEW.isdisjoint(asked):
+            yield Hit(
+                place_of(call),
+                f'a "nccl" group of torch {breakages.version} is no ProcessGroupNCCL: this becomes false',
+                "ask for the name of the backend: torch.distributed.get_backend(group)",
+            )
+
+
+RULE = Rule(
+    name="nccl-type",
+    title="A test for the class of the old NCCL backend",
+    severity=Severity.ERROR,
+    kinds=CODE,
+    needles=((b"ProcessGroupNCCL",),),
+    find=find,
+)

@@ -1,0 +1,56 @@
+"""Process groups that do not say which device they belong to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchenv.audit.backends import nccl_calls
+from torchenv.audit.findings import Severity
+from torchenv.audit.modules import Module, argument, is_open
+from torchenv.audit.rule import Hit, Rule
+from torchenv.audit.sources import CODE, Source
+from torchenv.audit.walking import place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torchenv.audit.breakages import Breakages
+
+_SET_DEVICE = (
+    "torch.cuda.set_device",
+    "torch.accelerator.set_device_index",
+    "torch.accelerator.set_device_idx",
+)
+
+
+def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
+    module = source.module
+    if module is None or _goes_by_local_rank(module):
+        return
+    for call, function in nccl_calls(module):
+        if function != "init_process_group" or argument(call, "device_id", 8) or is_open(call):
+            continue
+        yield Hit(
+            place_of(call),
+            f"without device_id torch {breakages.version} binds the group to LOCAL_RANK, else the"
+            " global rank, modulo the devices; it does not look at torch.cuda.set_device",
+            'pass device_id=torch.device("cuda", local_rank)',
+        )
+
+
+def _goes_by_local_rank(module: Module) -> bool:
+    """Say whether the devices are chosen as the release chooses them anyway."""
+    chosen = [(call.args[0], scope) for call, scope in module.calls(*_SET_DEVICE) if call.args]
+    if chosen:
+        return all(module.says(each, scope, "LOCAL_RANK", "local_rank") for each, scope in chosen)
+    return "local_rank" in module.names or any(t.value == "LOCAL_RANK" for t in module.texts)
+
+
+RULE = Rule(
+    name="one-device",
+    title="A process group without its device",
+    severity=Severity.WARNING,
+    kinds=CODE,
+    needles=((b"init_process_group",),),
+    find=find,
+)

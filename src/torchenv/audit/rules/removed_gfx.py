@@ -1,0 +1,36 @@
+"""Settings that make ROCm run code for AMD chips that the release has no code for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchenv.audit.findings import Severity
+from torchenv.audit.rule import Hit, Rule
+from torchenv.audit.sources import CODE, SCRIPTS, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torchenv.audit.breakages import Breakages
+
+
+def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
+    for each in source.settings:
+        gfx = breakages.removed_gfx.get(each.value or "")
+        if gfx and each.name == "HSA_OVERRIDE_GFX_VERSION":
+            yield Hit(
+                each.place,
+                f"it presents the card as {gfx}, for which torch {breakages.version} has no code",
+                f"remove the setting, or stay on torch {breakages.before} with"
+                f" {breakages.removed_gfx_backend} for {gfx}",
+            )
+
+
+RULE = Rule(
+    name="removed-gfx",
+    title="An override to an AMD chip that the release left",
+    severity=Severity.ERROR,
+    kinds=CODE | SCRIPTS,
+    needles=((b"HSA_OVERRIDE_GFX_VERSION",),),
+    find=find,
+)

@@ -1,0 +1,93 @@
+"""Where a checkpoint's files are read from: a port, and its maker for the local file system."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+
+class Tree(Protocol):
+    """A checkpoint's files: a directory with the files in it, or one file on its own."""
+
+    @property
+    def path(self) -> str:
+        """How people name it."""
+
+    def sizes(self) -> Mapping[str, int]:
+        """Give the files by name, `/` between the parts, with their sizes in bytes."""
+
+    def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """Give a part of one file, shorter where the file ends; raises `OSError`."""
+
+
+class LocalTree:
+    """A directory, or one file, of the local file system.
+
+    A link that leads out of `root` (the directory itself, unless told) is left out, and so is
+    whatever is not a plain file: opening a pipe would wait for ever.
+    """
+
+    def __init__(self, path: Path, root: Path | None = None) -> None:
+        self._directory = path if path.is_dir() else path.parent
+        self._only = None if path.is_dir() else path.name
+        self._root = (root or self._directory).resolve()
+        self.path = str(path)
+
+    def sizes(self) -> Mapping[str, int]:
+        if self._only is not None:
+            found = [(self._only, self._directory / self._only)]
+        else:
+            found = [(each.name, Path(each.path)) for each in os.scandir(self._directory)]
+        sizes = {}
+        for name, path in sorted(found):
+            try:
+                if path.is_symlink() and not path.resolve().is_relative_to(self._root):
+                    continue
+                status = path.stat()
+            except OSError:
+                continue  # gone, or not ours to read: the same as not there
+            if stat.S_ISREG(status.st_mode):
+                sizes[name] = status.st_size
+        return sizes
+
+    def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        with (self._directory / name).open("rb", buffering=0) as file:
+            file.seek(start)
+            # One read for all of it: a second copy of a large `.metadata` would be felt.
+            return file.read() if length is None else file.read(length)
+
+
+class TreeFile(io.RawIOBase):
+    """One file of a tree as a seekable file, for what reads its parts by itself (`zipfile`)."""
+
+    def __init__(self, tree: Tree, name: str, size: int) -> None:
+        self._tree = tree
+        self._name = name
+        self._size = size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        if base + offset < 0:
+            raise OSError(f"cannot seek to {base + offset}")
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, length: int = -1) -> bytes:
+        left = max(0, self._size - self._at)
+        data = self._tree.read(self._name, self._at, left if length < 0 else min(length, left))
+        self._at += len(data)
+        return data

@@ -1,0 +1,134 @@
+"""What is known of one checkpoint, and who can read it: the values of `torchenv.checkpoints/1`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from packaging.version import Version
+
+Format = Literal["dcp", "hf", "torch-zip", "torch-legacy", "torchscript", "pt2", "safetensors", "unknown"]
+State = Literal["complete", "incomplete", "corrupt"]
+Certainty = Literal["confirmed", "inferred", "unknown"]
+
+_SHOWN, _LONGEST = 5, 200  # names in one message, characters of each
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that was seen: a problem, or a reason."""
+
+    code: str
+    message: str
+
+    def as_json(self) -> dict[str, str]:
+        return {"code": self.code, "message": self.message}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Releases of torch, by minor version: from `oldest` to `newest`, both included."""
+
+    oldest: str | None = None
+    newest: str | None = None
+
+    def __contains__(self, torch: str) -> bool:
+        release = Version(torch).release[:2]
+        if self.oldest is not None and release < Version(self.oldest).release:
+            return False
+        return self.newest is None or release <= Version(self.newest).release
+
+
+ANY = Range()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """Who can read a checkpoint.
+
+    `nobody` stands for a file that no release reads back. `weights_only` is for `torch.load`, whose
+    default refuses what is outside of it from 2.6 on; None means that it is refused everywhere.
+    """
+
+    torch: Range = ANY
+    python_min: str | None = None
+    system: str | None = None
+    weights_only: Range | None = ANY
+    ranks_min: int = 1
+    nobody: bool = False
+    certainty: Certainty = "confirmed"
+    because: tuple[Note, ...] = ()
+
+    def reads(self, torch: str, python: str | None = None, system: str | None = None) -> bool | None:
+        """Say whether this torch, on this Python and system, reads it; None: that is not known.
+
+        What is not told (`python`, `system`) is taken to suit.
+        """
+        if self.nobody or torch not in self.torch:
+            return False
+        if python and self.python_min and Version(python) < Version(self.python_min):
+            return False
+        if system and self.system and system != self.system:
+            return False
+        return None if self.certainty == "unknown" else True
+
+    def as_json(self) -> dict[str, Any]:
+        weights_only = self.weights_only
+        return {
+            "torch_min": self.torch.oldest,
+            "torch_max": self.torch.newest,
+            "python_min": self.python_min,
+            "system": self.system,
+            "weights_only": weights_only
+            and {"torch_min": weights_only.oldest, "torch_max": weights_only.newest},
+            "ranks_min": self.ranks_min,
+            "nobody": self.nobody,
+            "certainty": self.certainty,
+            "because": [note.as_json() for note in self.because],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """One checkpoint as its own bytes tell it; a scan adds its run, step and environments."""
+
+    path: str
+    format: Format
+    state: State
+    problems: tuple[Note, ...] = ()
+    reader: Reader
+    tensors: int | None = None
+    bytes: int = 0
+    foreign: tuple[str, ...] = ()  # names that no release writes and that could run code
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "format": self.format,
+            "state": self.state,
+            "problems": [note.as_json() for note in self.problems],
+            "reader": self.reader.as_json(),
+            "tensors": self.tensors,
+            "bytes": self.bytes,
+            "foreign": list(self.foreign),
+        }
+
+
+def foreign_names(names: Iterable[object]) -> Note:
+    """Say that names were found which could run code, and that nothing was opened."""
+    message = f"it would import names that no release writes, which could run code: {some(names)}"
+    return Note("foreign-names", f"{message}; not opened")
+
+
+def some(names: Iterable[object]) -> str:
+    """Write the first of some names from an untrusted file, and how many more there are."""
+    written = [shown(str(name)) for name in names]
+    more = f" and {len(written) - _SHOWN} more" if len(written) > _SHOWN else ""
+    return ", ".join(written[:_SHOWN]) + more
+
+
+def shown(name: str) -> str:
+    """Write a name from an untrusted file so that it cannot act on a terminal."""
+    name = name if len(name) <= _LONGEST else name[: _LONGEST - 3] + "..."
+    return name if name.isprintable() else ascii(name)

@@ -1,0 +1,127 @@
+"""An audit's report as text for people, as JSON, and as SARIF for editors and code hosts."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from torchenv.audit import Finding, Report, Rule, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def text(report: Report) -> str:
+    """Write one finding in two lines, as compilers do, and the sum at the end."""
+    lines = []
+    for each in report.findings:
+        place = f"{each.path}:{each.line}:{each.column}"
+        lines.append(f"{place}: {each.severity}: {each.why} [{each.rule}]")
+        lines.append(f"    {each.remedy}")
+    lines += [f"{each.path}: could not be read: {each.why}" for each in report.unread]
+    lines.append(_sum(report))
+    return "\n".join(lines) + "\n"
+
+
+def document(report: Report) -> str:
+    """Write the document `torchenv.audit/1`."""
+    return _dumped(
+        {
+            "schema": "torchenv.audit/1",
+            "release": report.release,
+            "files": report.files,
+            "findings": [
+                {
+                    "rule": each.rule,
+                    "severity": str(each.severity),
+                    "path": each.path,
+                    "line": each.line,
+                    "column": each.column,
+                    "why": each.why,
+                    "do": each.remedy,
+                }
+                for each in report.findings
+            ],
+            "unread": [{"path": each.path, "why": each.why} for each in report.unread],
+        }
+    )
+
+
+def sarif(report: Report, rules: Sequence[Rule]) -> str:
+    """Write SARIF 2.1.0; what could not be read is a notification of the run."""
+    numbers = {rule.name: n for n, rule in enumerate(rules)}
+    return _dumped(
+        {
+            "$schema": _SARIF_SCHEMA,
+            "version": "2.1.0",
+            "runs": [
+                {
+                    "tool": {"driver": {"name": "torchenv", "rules": [_descriptor(r) for r in rules]}},
+                    "columnKind": "unicodeCodePoints",
+                    "invocations": [
+                        {
+                            "executionSuccessful": True,
+                            "toolExecutionNotifications": [
+                                {
+                                    "level": "warning",
+                                    "message": {"text": f"could not be read: {each.why}"},
+                                    "locations": [_location(each.path)],
+                                }
+                                for each in report.unread
+                            ],
+                        }
+                    ],
+                    "results": [_result(each, numbers) for each in report.findings],
+                }
+            ],
+        }
+    )
+
+
+def _sum(report: Report) -> str:
+    counts = Counter(each.severity for each in report.findings)
+    parts = [_count(counts[each], str(each)) for each in reversed(Severity) if counts[each]]
+    found = ", ".join(parts) or "nothing found"
+    return f"{found} in {_count(report.files, 'file')}, for torch {report.release}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _descriptor(rule: Rule) -> dict[str, Any]:
+    return {
+        "id": rule.name,
+        "shortDescription": {"text": rule.title},
+        "defaultConfiguration": {"level": str(rule.severity)},
+    }
+
+
+def _result(finding: Finding, numbers: dict[str, int]) -> dict[str, Any]:
+    location = _location(finding.path)
+    location["physicalLocation"]["region"] = {
+        "startLine": finding.line,
+        "startColumn": finding.column,
+    }
+    return {
+        "ruleId": finding.rule,
+        "ruleIndex": numbers[finding.rule],
+        "level": str(finding.severity),
+        "message": {"text": f"{finding.why}. To do: {finding.remedy}."},
+        "locations": [location],
+    }
+
+
+def _location(path: str) -> dict[str, Any]:
+    pure = PurePath(path)
+    uri = pure.as_uri() if pure.is_absolute() else quote(pure.as_posix())
+    return {"physicalLocation": {"artifactLocation": {"uri": uri}}}
+
+
+def _dumped(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

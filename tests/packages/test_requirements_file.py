@@ -1,0 +1,145 @@
+"""A requirements file is read for what it asks for; what would steer an installer is listed as ignored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchenv.catalogue import Catalogue
+from torchenv.errors import InputError
+from torchenv.packages import Asked, Carried, Note, of_file
+
+
+def read(texts: dict[str, str], catalogue: Catalogue, name: str = "requirements.txt") -> Carried:
+    return of_file(name, Path("/p"), lambda path: texts[str(path.relative_to("/p"))], catalogue)
+
+
+def test_requirements_keep_their_extras_and_markers_and_lose_comments(catalogue: Catalogue) -> None:
+    text = (
+        "# what we train with\n"
+        "numpy>=2,<3   # not 3 yet\n"
+        "\n"
+        "lightning[extra]~=2.5 ; python_version < '3.14'\n"
+        "tqdm \\\n"
+        "  >=4.60\n"
+    )
+    assert read({"requirements.txt": text}, catalogue).requirements == (
+        Asked("numpy>=2,<3", "requirements.txt:2"),
+        Asked("lightning[extra]~=2.5 ; python_version < '3.14'", "requirements.txt:4"),
+        Asked("tqdm   >=4.60", "requirements.txt:5"),
+    )
+
+
+def test_files_named_in_it_are_read_from_beside_it_and_each_once(catalogue: Catalogue) -> None:
+    texts = {
+        "needs/all.txt": "-r base.txt\n--requirement=more/extra.txt\n-c bounds.txt\n",
+        "needs/base.txt": "numpy\n",
+        "needs/more/extra.txt": "-rbase.txt\n-r ../all.txt\n",
+        "needs/more/base.txt": "tqdm\n",
+        "needs/bounds.txt": "numpy<3\n-r more.txt\n",
+        "needs/more.txt": "tqdm<5\n",
+    }
+    found = of_file(
+        "needs/all.txt",
+        Path("/p"),
+        lambda path: texts[str(path.relative_to("/p"))],
+        catalogue,
+    )
+    assert found.requirements == (Asked("numpy", "base.txt:1"), Asked("tqdm", "base.txt:1"))
+    assert found.constraints == (Asked("numpy<3", "bounds.txt:1"), Asked("tqdm<5", "more.txt:1"))
+
+
+def test_options_that_steer_an_installer_are_listed_without_their_login(catalogue: Catalogue) -> None:
+    text = (
+        "--index-url https://u:secret@mirror.example/simple\n"
+        "--extra-index-url=https://mirror.example/whl/cu126\n"
+        "-f wheels\n--pre\nnumpy\n"
+    )
+    found = read({"requirements.txt": text}, catalogue)
+    assert found.requirements == (Asked("numpy", "requirements.txt:5"),)
+    assert [each.message for each in found.notes] == [
+        "requirements.txt:1: --index-url https://mirror.example/simple is not obeyed",
+        "requirements.txt:2: --extra-index-url=https://mirror.example/whl/cu126 is not obeyed",
+        "requirements.txt:3: -f wheels is not obeyed",
+        "requirements.txt:4: --pre is not obeyed",
+    ]
+
+
+def test_hashes_are_dropped_and_that_is_said_once(catalogue: Catalogue) -> None:
+    text = "numpy==2.3.0 \\\n    --hash=sha256:ab \\\n    --hash=sha256:cd\ntqdm==4.67 --hash=sha256:ef\n"
+    found = read({"requirements.txt": text}, catalogue)
+    assert [each.requirement for each in found.requirements] == ["numpy==2.3.0", "tqdm==4.67"]
+    assert found.notes == (
+        Note("ignored", "requirements.txt: its hashes are not checked: the new lock has hashes of its own"),
+    )
+
+
+def test_addresses_get_the_name_that_they_say(catalogue: Catalogue) -> None:
+    text = (
+        "git+https://git.example/a.git@v1#egg=a&subdirectory=python\n"
+        "-e git+https://git.example/b.git@v2#egg=b\n"
+        "https://files.example/c_d-1.0-py3-none-any.whl\n"
+        "e @ https://files.example/e.tar.gz\n"
+    )
+    assert [each.requirement for each in read({"requirements.txt": text}, catalogue).requirements] == [
+        "a @ git+https://git.example/a.git@v1#subdirectory=python",
+        "b @ git+https://git.example/b.git@v2",
+        "c-d @ https://files.example/c_d-1.0-py3-none-any.whl",
+        "e @ https://files.example/e.tar.gz",
+    ]
+
+
+@pytest.mark.parametrize("line", ["-e .", "./wheels/mine-1.0-py3-none-any.whl", "--editable=../other"])
+def test_paths_of_this_machine_are_listed_with_what_to_do(line: str, catalogue: Catalogue) -> None:
+    what = line.replace("--editable=", "-e ")
+    found = read({"requirements.txt": line}, catalogue)
+    assert found.requirements == ()
+    assert found.notes == (
+        Note(
+            "local",
+            f"requirements.txt:1: {what} is of this machine alone:"
+            f" install it afterwards with `uv pip install --no-deps {what}`",
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("numpy=2", "requirements.txt:1: 'numpy=2' is not a requirement: Expected semicolon"),
+        ("-r https://x.example/r.txt", "requirements.txt:1: https://x.example/r.txt is not fetched"),
+        ("numpy==${V}", "requirements.txt:1: 'numpy==${V}' names a variable, which is not looked up"),
+        (
+            "https://x.example/a.zip",
+            "requirements.txt:1: https://x.example/a.zip does not say which package it is",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_its_line(line: str, message: str, catalogue: Catalogue) -> None:
+    with pytest.raises(InputError) as caught:
+        read({"requirements.txt": line}, catalogue)
+    assert caught.value.message.startswith(message)
+
+
+def test_torchs_family_is_kept_apart_and_its_libraries_are_left_to_torch(catalogue: Catalogue) -> None:
+    text = "torch==2.14.1\ntorchvision[x]\nnvidia-cudnn-cu13==9.24.0.43\nnumpy\n"
+    found = read({"requirements.txt": text}, catalogue)
+    assert found.requirements == (Asked("numpy", "requirements.txt:4"),)
+    assert found.family == (
+        Asked("torch==2.14.1", "requirements.txt:1"),
+        Asked("torchvision[x]", "requirements.txt:2"),
+    )
+    assert [each.message for each in found.notes] == [
+        "requirements.txt:2: the extras of torchvision[x] are left out: list what they bring",
+        "requirements.txt:3: nvidia-cudnn-cu13==9.24.0.43 is left to torch, which brings it",
+    ]
+
+
+def test_a_conda_file_is_refused_with_the_way_out(catalogue: Catalogue) -> None:
+    with pytest.raises(InputError) as caught:
+        of_file("environment.yml", Path("/p"), lambda _: "", catalogue)
+    assert str(caught.value) == "/p/environment.yml: a conda environment file is not read"
+    assert caught.value.hint == (
+        "list its packages in a requirements file, or carry the environment itself: `--like ENV`"
+    )
