@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torchenv.catalogue import SCHEMA, Catalogue
 from torchenv.errors import InputError
 from torchenv.tables import Table, nearest
+
+if TYPE_CHECKING:
+    from torchenv.catalogue import Catalogue
 
 # importlib.resources would cost 35 ms of every start.
 _PACKAGE = Path(__file__).parent
@@ -36,6 +38,9 @@ def catalogue(own: Path | None = None) -> Catalogue:
     are added. Lists are replaced, but for product names, which are added to.
     Raises `InputError` where the file cannot be read or is not a catalogue.
     """
+    # 28 ms, which a command that only needs its digest does not pay.
+    from torchenv.catalogue import SCHEMA, Catalogue
+
     packaged = Table.from_toml(CATALOGUE.read_text(encoding="utf-8"), CATALOGUE.name)
     if own is None:
         return Catalogue.parse(packaged)
