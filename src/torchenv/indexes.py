@@ -120,9 +120,9 @@ def project(root: str, tag: str, name: str, fetch: Fetch) -> ProjectPage | None:
 _NETWORK = Network()
 
 
-def fetcher(network: Network = _NETWORK) -> Fetch:
-    """Make the `Fetch` of the real network."""
-    return lambda url: network.text(url, _ACCEPT)
+def fetcher(network: Network = _NETWORK, *, method: str = "GET") -> Fetch:
+    """Make the `Fetch` of the real network; with `HEAD` it only looks whether something is there."""
+    return lambda url: network.text(url, _ACCEPT, method)
 
 
 def _json_files(text: str, url: str) -> list[ListedFile]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from torchenv.errors import InputError, WorkspaceError
 from torchenv.record import (
+    Activation,
     BasePython,
     Choice,
     Environment,
@@ -126,6 +127,7 @@ class Manifest:
         identity: str | None = None,
         host: str | None = None,
         choice: Choice | None = None,
+        activation: Activation | None = None,
     ) -> tuple[Manifest, Environment]:
         """Record that an environment is being built, in a directory of its own under `within`.
 
@@ -150,6 +152,7 @@ class Manifest:
             identity=identity,
             host=host,
             choice=choice,
+            activation=activation,
         )
         return _with_new(self, new), new
 
@@ -232,6 +235,23 @@ class Manifest:
     def moved(self, number: int, path: Path) -> Manifest:
         """Record where an environment was found again."""
         return self._changed(self.number(number), path=str(path))[0]
+
+    def rebuilt(self, before: int, after: int) -> Manifest:
+        """Record that an environment was built again from a lock, and reads what the one before it read."""
+        kept = (
+            replace(each, readable_by=(*each.readable_by, after)) if before in each.readable_by else each
+            for each in self.kept
+        )
+        return replace(self.removed(before), kept=tuple(kept))
+
+    def readers(self, kept: Kept) -> tuple[Environment, ...]:
+        """Give the environments that can read a lifeboat and can be used."""
+        return tuple(each for each in self.environments if each.number in kept.readable_by and each.live)
+
+    def last_used(self, number: int) -> datetime:
+        """Give when an environment last came into use or went out of it, else when it was made."""
+        moves = (each.at for each in self.switches if number in (each.from_, each.to))
+        return max([self.number(number).created, *moves])
 
     def use(self, number: int, *, why: str, at: datetime, said: Iterable[str] = ()) -> Manifest:
         """Move the pointer, and tell the history; pointing where it points already changes nothing."""

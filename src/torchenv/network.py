@@ -42,9 +42,9 @@ class Network:
     logins: str | None = None
     proxies: Mapping[str, str] | None = None
 
-    def text(self, url: str, accept: str) -> str | Missing:
+    def text(self, url: str, accept: str, method: str = "GET") -> str | Missing:
         """Give the text behind an address; raises `IndexFailed` where no answer came."""
-        with self._opened(url, {"Accept": accept}) as answer:
+        with self._opened(url, {"Accept": accept}, method) as answer:
             return answer if isinstance(answer, Missing) else str(answer.read().decode("utf-8", "replace"))
 
     def download(self, url: str, path: Path) -> None:
@@ -78,7 +78,9 @@ class Network:
                 raise IndexFailed(f"{without_login(url)} broke off {answer.length} bytes before its end")
 
     @contextmanager
-    def _opened(self, url: str, headers: Mapping[str, str]) -> Iterator[HTTPResponse | Missing]:
+    def _opened(
+        self, url: str, headers: Mapping[str, str], method: str = "GET"
+    ) -> Iterator[HTTPResponse | Missing]:
         # Only a command that asks an index pays for these imports.
         from ssl import create_default_context
         from urllib.error import HTTPError
@@ -93,7 +95,7 @@ class Network:
                 hint="SSL_CERT_FILE, REQUESTS_CA_BUNDLE or PIP_CERT names that file",
             ) from None
         opener = build_opener(secure, ProxyHandler(None if self.proxies is None else dict(self.proxies)))
-        request = Request(address, headers=dict(headers))  # noqa: S310
+        request = Request(address, headers=dict(headers), method=method)  # noqa: S310
         if login := _login(url, self.logins):
             # A redirect leads to another host, which has no business with the login.
             request.add_unredirected_header("Authorization", login)

@@ -17,22 +17,28 @@ from pathlib import Path
 from typing import NoReturn, Protocol, TypeVar
 
 from torchenv.errors import ToolFailed
+from torchenv.orphans import shared_handles
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A program with its arguments; `env` is added to the scrubbed environment it runs in."""
+    """A program with its arguments.
+
+    `env` is added to the scrubbed environment that it runs in, and `without` is left out of it.
+    """
 
     argv: tuple[str, ...]
     cwd: Path | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
     stdin: str = ""
 
     def __str__(self) -> str:
         """Write it as a line that can be pasted into a shell."""
-        words = [f"{name}={shlex.quote(value)}" for name, value in self.env.items()]
+        words = ["env", *(word for name in self.without for word in ("-u", name))] if self.without else []
+        words += [f"{name}={shlex.quote(value)}" for name, value in self.env.items()]
         words += [shlex.join(self.argv)]
         if self.cwd is not None:
             words[:0] = ["cd", shlex.quote(str(self.cwd)), "&&"]
@@ -107,7 +113,7 @@ class Programs:
             child = subprocess.Popen(
                 command.argv,
                 cwd=command.cwd,
-                env={**self.environ, **command.env},
+                env={**_left(self.environ, command.without), **command.env},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -117,6 +123,7 @@ class Programs:
                 # child before torchenv has decided what it means.
                 start_new_session=os.name != "nt",
                 creationflags=_NEW_GROUP,
+                pass_fds=tuple(shared_handles),
             )
         except (FileNotFoundError, NotADirectoryError) as error:
             return Completed(command, 127, "", str(error), End.NOT_FOUND)
@@ -130,6 +137,10 @@ class Programs:
                 out, err = child.communicate()
                 return Completed(command, 124, out, err, End.OUT_OF_TIME)
         return Completed(command, child.returncode, out, err)
+
+
+def _left(environ: Mapping[str, str], without: Sequence[str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if name not in without}
 
 
 def together(

@@ -76,6 +76,27 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Activation:
+    """What an environment needs of the variables around it: those to set, and those that would mislead it.
+
+    One that shows only some devices gives way to what the user has set.
+    """
+
+    set: Mapping[str, str] = field(default_factory=dict, hash=False)
+    unset: tuple[str, ...] = ()
+    more: More = field(default_factory=nothing_more, hash=False)
+
+    @classmethod
+    def parse(cls, table: Table) -> Activation:
+        variables = table.table("set")
+        return cls(
+            set={name: variables.get(name, str) for name in variables},
+            unset=table.strings("unset"),
+            more=unknown_keys(table, cls),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Proof:
     """One run of checks in an environment; without devices it says nothing of a GPU."""
 
@@ -125,6 +146,7 @@ class Environment:
     identity: str | None = None
     host: str | None = None
     choice: Choice | None = None
+    activation: Activation | None = None
     proofs: tuple[Proof, ...] = ()
     more: More = field(default_factory=nothing_more, hash=False)
 
@@ -151,6 +173,7 @@ class Environment:
             identity=table.get("identity", str, None),
             host=table.get("host", str, None),
             choice=Choice.parse(table.table("choice")) if "choice" in table else None,
+            activation=Activation.parse(table.table("activation")) if "activation" in table else None,
             proofs=tuple(map(Proof.parse, table.tables("proof"))),
             more=unknown_keys(table, cls),
         )

@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from pathlib import Path
 
 from torchenv.disk import Disk, explained, refused
 from torchenv.errors import InputError, WorkspaceError
 from torchenv.identity import IDENTITY_FILE, identity
 from torchenv.manifest import Manifest
+from torchenv.orphans import children_hold, end_orphans
 from torchenv.record import Environment, Kind
 
 # The filelock package would do this part too, and costs 52 ms to import: half of what a rollback may take.
@@ -24,6 +26,10 @@ if sys.platform == "win32":
     _LOCKED_BYTE = 1 << 30
 
     from platform import node as _host_name
+
+    def _unlock(handle: int) -> None:
+        os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
+        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
 
     def _try_to_lock(handle: int) -> bool:
         os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
@@ -37,6 +43,9 @@ else:
 
     def _host_name() -> str:
         return os.uname().nodename
+
+    def _unlock(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_UN)
 
     def _try_to_lock(handle: int) -> bool:
         try:
@@ -133,7 +142,7 @@ class Store:
         """
         path = Path(environment.path)
         known = environment.identity
-        for place in (path, *self._other_places(path)):
+        for place in chain([path], self._other_places(path)):
             if place.is_dir() and (known is None or identity(place) == known):
                 return InPlace(path) if place == path else Moved(place, was=path)
         return Replaced(path) if path.is_dir() else Gone(path)
@@ -176,28 +185,32 @@ class Store:
             handle = os.open(self._lock_file, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             self._wait_for(handle)
-            # On a full disk the others do not learn for whom they wait; that stops nobody from a rollback.
-            with suppress(OSError):
-                os.ftruncate(handle, 0)
-                os.lseek(handle, 0, os.SEEK_SET)
-                os.write(handle, f"{purpose} (process {os.getpid()} on {_host_name()})\n".encode())
-            self._held = True
-            yield
+            try:
+                # On a full disk the others do not learn for whom they wait: no reason to refuse a rollback.
+                with suppress(OSError):
+                    os.ftruncate(handle, 0)
+                    os.lseek(handle, 0, os.SEEK_SET)
+                    os.write(handle, f"{purpose} (process {os.getpid()} on {_host_name()})\n".encode())
+                self._held = True
+                with children_hold(handle):
+                    yield
+            finally:
+                self._held = False
+                _unlock(handle)
         finally:
-            self._held = False
             os.close(handle)
 
     def _wait_for(self, handle: int) -> None:
-        waiting = False
-        while True:
+        for turn in count():
             with explained(self._lock_file):
                 if _try_to_lock(handle):
                     return
-            if not waiting:
-                waiting = True
+            if turn == 0:
                 os.lseek(handle, 0, os.SEEK_SET)
                 holder = os.read(handle, 1000).decode(errors="replace").strip() or "another run"
                 self._say(f"waiting for {holder}, which is changing {self.root}")
+            if turn % 10 == 0:
+                end_orphans(self._lock_file.resolve())
             time.sleep(0.1)
 
     def write(self, manifest: Manifest) -> None:
@@ -219,19 +232,42 @@ class Store:
         """Keep the lines of a fingerprint, so that a difference can be named later."""
         return self._keep(self.fingerprint_path(number), text)
 
+    def write_constraints(self, environment: Environment, text: str) -> Path:
+        """Leave in a new environment what keeps a later install by hand from replacing its packages."""
+        path = constraints_path(self._directory(environment))
+        self._put(path, text)
+        return path
+
     def mark(self, environment: Environment) -> None:
         """Leave in a new environment what it will be known by."""
         assert environment.identity is not None
         self._put(self._directory(environment) / IDENTITY_FILE, f"{environment.identity}\n")
 
-    def clear_unfinished(self) -> Manifest:
-        """Bring the disk to what the manifest says after a run that was stopped, and give the manifest."""
+    def settled(self) -> Manifest:
+        """Give the manifest for a change: what moved with its workspace is in it where it is now.
+
+        What a stopped run renamed away and did not record as removed is put back.
+        """
         manifest = self.read()
         self._put_back_wrongly_discarded(manifest)
+        if manifest.root != str(self.root):
+            for environment in manifest.environments:
+                if environment.on_disk and isinstance(now := self.locate(environment), Moved):
+                    manifest = manifest.moved(environment.number, now.path)
+        return manifest
+
+    def clear_unfinished(self) -> Manifest:
+        """Bring the disk to what the manifest says after a run that was stopped, and give the manifest."""
+        manifest = self.settled()
         unfinished = manifest.unfinished()
         for environment in unfinished:
             self._say(f"clearing environment {environment}, which was left unfinished")
-            self.discard(environment)
+            try:
+                self.discard(environment)
+            except WorkspaceError as error:
+                # Windows renames no directory in which a program has a file open.
+                self._say(f"{environment.path} could not be cleared yet: {error}")
+                continue
             manifest = manifest.cleared(environment.number)
             for kept in (self.lock_path, self.plan_path, self.fingerprint_path):
                 self._disk.delete(kept(environment.number))
@@ -306,6 +342,11 @@ class Store:
 
     def _discarded(self) -> tuple[Path, ...]:
         return tuple(sorted(self._trash.iterdir())) if self._trash.is_dir() else ()
+
+
+def constraints_path(directory: Path) -> Path:
+    """Where the constraints of an environment that torchenv built lie."""
+    return directory / "constraints.txt"
 
 
 def _leads_to(current: Path) -> str | None:

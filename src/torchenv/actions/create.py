@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.version import Version
 
 from torchenv.actions.adopt import Fallback, in_use
+from torchenv.actions.building import build, committed, not_as_locked, nothing_left_behind
 from torchenv.actions.carry import lock_with
-from torchenv.actions.inside import Report, look, mismatches, visibility
+from torchenv.actions.fetchable import expiring
+from torchenv.actions.inside import Report, activation, look, mismatches
 from torchenv.actions.ports import Ports
 from torchenv.catalogue import Catalogue
 from torchenv.disk import PathLength
-from torchenv.environments import Installation, canonical, describe, distributions
-from torchenv.errors import ToolFailed, TorchenvError, WorkspaceError
-from torchenv.fingerprint import fingerprint
+from torchenv.environments import Installation, canonical, distributions
+from torchenv.errors import ToolFailed, WorkspaceError
 from torchenv.host import Host, Problem
 from torchenv.identity import new_identity
 from torchenv.installers import LockRequest
 from torchenv.integrity import digest_of_base
-from torchenv.isolation import isolate
 from torchenv.lock import Lock
 from torchenv.manifest import Manifest
 from torchenv.packages import Carried
 from torchenv.plan import Build, Outcome, Plan
 from torchenv.profile import Profile
-from torchenv.record import BasePython, Choice, Environment, Proof
+from torchenv.record import BasePython, Choice, Environment
 
 NOTHING_CARRIED = Carried()
 
@@ -79,15 +77,15 @@ def create(order: Order, ports: Ports) -> Made:
     Raises `ToolFailed` where a tool fails or the environment is not as planned, `WorkspaceError` where the
     disk refuses.
     """
-    store, say, build = ports.store, ports.say, order.build
-    with store.locked(f"torchenv create {order.plan.requested}"), _nothing_left_behind(ports):
+    store, say, wanted = ports.store, ports.say, order.build
+    with store.locked(f"torchenv create {order.plan.requested}"), nothing_left_behind(ports):
         manifest = store.clear_unfinished()
         manifest, fallback = in_use(manifest, order.host, order.catalogue, ports)
         _say_what_is_left_alone(order.host, fallback, ports)
 
-        python = _interpreter(build, ports)
+        python = _interpreter(wanted, ports)
         lock = order.lock or _chosen(order, python, ports)
-        if fallback is not None and _holds(fallback.installation, lock, build):
+        if fallback is not None and _holds(fallback.installation, lock, wanted):
             _record_fallback(manifest, fallback, ports)
             return Made(environment=fallback.environment, new=False, fallback=fallback)
         _check_room(order, lock, ports)
@@ -97,40 +95,17 @@ def create(order: Order, ports: Ports) -> Made:
         store.write_plan(
             new.number, json.dumps(order.plan.to_document(), indent=2, ensure_ascii=False) + "\n"
         )
-        lock_path = store.write_lock(new.number, lock.text)
-
-        directory = Path(new.path)
-        say(f"building {directory} ({len(lock.packages)} packages)")
-        ports.installer.create(directory, python)
-        store.mark(new)
-        ports.installer.install(directory, lock_path)
-        isolate(directory)
+        directory = build(new, lock, python, ports)
 
         say("proving it from inside")
         report = _proven(order, directory, lock, ports)
-        built = describe(directory)
-        after = fingerprint(built)
-        store.write_fingerprint(new.number, after.text)
         changed = fallback.changed() if fallback else ()
         if fallback and not changed:
             say(f"{fallback.environment.path} is as it was, file by file")
 
-        proof = Proof(at=ports.now(), passed=True, what="create", devices=report.devices)
-        manifest, ready = manifest.commit(new, lock=lock.digest, fingerprint=after.digest, proof=proof)
+        manifest, ready = committed(manifest, new, lock, report, ports, what="create")
         _record_fallback(manifest, fallback, ports)
         return Made(environment=ready, new=True, fallback=fallback, changed_by_others=changed)
-
-
-@contextmanager
-def _nothing_left_behind(ports: Ports) -> Iterator[None]:
-    """Clear what a failed run has begun, by the same path that clears what a killed one left."""
-    try:
-        yield
-    except BaseException:
-        # What stopped the run is what people must read; what the disk refuses now is left to the next run.
-        with suppress(TorchenvError):
-            ports.store.clear_unfinished()
-        raise
 
 
 def _say_what_is_left_alone(host: Host, fallback: Fallback | None, ports: Ports) -> None:
@@ -162,6 +137,8 @@ def _chosen(order: Order, python: Path, ports: Ports) -> Lock:
     lock, settled = lock_with(order.carried, _lock_request(order, python), ports.installer)
     for each in settled:
         ports.say(f"  {each}")
+    for note in expiring(lock):
+        ports.say(f"note: {note}")
     return lock
 
 
@@ -232,6 +209,7 @@ def _recorded(manifest: Manifest, order: Order, python: Path, ports: Ports) -> t
         reads=order.catalogue.reads(version),
         identity=new_identity(),
         host=order.host.platform,
+        activation=activation(plan, order.host),
         choice=Choice(
             profile=order.profile.name,
             outcome=plan.outcome.value,
@@ -245,19 +223,11 @@ def _recorded(manifest: Manifest, order: Order, python: Path, ports: Ports) -> t
 
 def _proven(order: Order, directory: Path, lock: Lock, ports: Ports) -> Report:
     companions = tuple(each.replace("-", "_") for each in order.companions)
-    shown = visibility(order.plan, order.host)
-    report = look(ports.run, directory, companions, shown)
-    wrong = (*mismatches(order.plan, order.host, report), *_not_as_locked(lock, report.data["packages"]))
+    report = look(ports.run, directory, companions, activation(order.plan, order.host))
+    wrong = (*mismatches(order.plan, order.host, report), *not_as_locked(lock, report.data["packages"]))
     if wrong:
         raise ToolFailed(
             f"the new environment is not as planned: {'; '.join(wrong)}",
             hint="nothing was switched and what was built is cleared; `torchenv plan` shows the reasons",
         )
     return report
-
-
-def _not_as_locked(lock: Lock, found: Mapping[str, str]) -> Iterator[str]:
-    for name, version in lock.versions.items():
-        # Metadata of torch's own wheels may leave out the label that the file's name has.
-        if Version(found.get(name, "0")).public != Version(version).public:
-            yield f"{name} is {found.get(name, 'missing')}, and the lock holds {version}"

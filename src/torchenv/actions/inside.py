@@ -12,11 +12,13 @@ from packaging.version import Version
 
 from torchenv.catalogue import Cuda, Rocm
 from torchenv.errors import ToolFailed
-from torchenv.host import Capability, Host, NvidiaDevice
+from torchenv.host import AmdDevice, Capability, Host, NvidiaDevice
 from torchenv.installers import interpreter_in
 from torchenv.plan import Build, Plan
 from torchenv.plan.devices import devices_of
+from torchenv.probe.amd import OVERRIDE
 from torchenv.process import Command, Runner
+from torchenv.record import Activation
 
 SCRIPT = Path(__file__).parent.parent / "inside" / "check.py"
 
@@ -42,16 +44,19 @@ class Report:
         return tuple(str(each.get("name") or each["device"]) for each in computed)
 
 
-def command(environment: Path, imports: tuple[str, ...], extra: Mapping[str, str]) -> Command:
+def command(environment: Path, imports: tuple[str, ...], around: Activation | None = None) -> Command:
     """Write the command that looks at an environment from inside, isolated from all others."""
     request = json.dumps({"imports": list(imports)})
-    python = str(interpreter_in(environment))
-    return Command((python, "-I", "-B", str(SCRIPT), request), cwd=environment, env=extra)
+    argv = (str(interpreter_in(environment)), "-I", "-B", str(SCRIPT), request)
+    around = around or Activation()
+    return Command(argv, cwd=environment, env=around.set, without=around.unset)
 
 
-def look(run: Runner, environment: Path, imports: tuple[str, ...], extra: Mapping[str, str]) -> Report:
+def look(
+    run: Runner, environment: Path, imports: tuple[str, ...] = (), around: Activation | None = None
+) -> Report:
     """Run the script inside; raises `ToolFailed` where it gives no answer."""
-    completed = run(command(environment, imports, extra), timeout=TIME_LIMIT)
+    completed = run(command(environment, imports, around), timeout=TIME_LIMIT)
     out = completed.check("look at the new environment from inside")
     try:
         return Report(json.loads(out.strip().splitlines()[-1]))
@@ -59,6 +64,20 @@ def look(run: Runner, environment: Path, imports: tuple[str, ...], extra: Mappin
         raise ToolFailed(
             f"the check inside {environment} gave no answer", hint=f"run it: {completed.command}"
         ) from None
+
+
+def activation(plan: Plan, host: Host) -> Activation | None:
+    """Give what the environment of a plan needs of the variables around it; None where that is nothing."""
+    shown = visibility(plan, host)
+    accepted = any(each.code == "override-accepted" for each in plan.warnings)
+    pretended = any(isinstance(each, AmdDevice) and each.override for each in devices_of("amd", host))
+    # The plan is for the real chip, and the variable makes ROCm take it for another.
+    misleading = (OVERRIDE,) if pretended and not accepted and _of_vendor("amd", plan) else ()
+    return Activation(set=shown, unset=misleading) if shown or misleading else None
+
+
+def _of_vendor(vendor: str, plan: Plan) -> bool:
+    return plan.build is not None and plan.build.backend.vendor == vendor
 
 
 def visibility(plan: Plan, host: Host) -> Mapping[str, str]:

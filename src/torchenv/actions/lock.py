@@ -8,9 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from packaging.version import Version
-
 from torchenv.actions.carry import lock_with
+from torchenv.actions.fetchable import expiring
 from torchenv.catalogue import Catalogue
 from torchenv.disk import Disk
 from torchenv.errors import InputError, NothingSuits, ToolFailed, TorchenvError
@@ -56,9 +55,7 @@ class Locked:
     def notes(self) -> Iterator[str]:
         """Say what will not last: development builds vanish from their indexes."""
         for target, lock in self.locks.items():
-            for name, version in lock.versions.items():
-                if Version(version).is_devrelease:
-                    yield f"{target}: {name} {version} expires: its index keeps them for weeks"
+            yield from (f"{target}: {each}" for each in expiring(lock))
 
 
 def lock(order: Order, installer: Installer, say: Say) -> Locked:

@@ -1,15 +1,55 @@
-"""Run something in an environment, by its own path and never through `current`."""
+"""Be in an environment: by its own path and never through `current`, in this process or in a shell."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from torchenv.environments import describe
 from torchenv.errors import WorkspaceError
-from torchenv.installers import interpreter_in
 from torchenv.record import Environment
 from torchenv.store import Gone, InPlace, Moved, Replaced, Store
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """What changes around a program that is in an environment; `scripts` comes first on its PATH."""
+
+    directory: Path
+    scripts: Path
+    set: Mapping[str, str]
+    unset: tuple[str, ...]
+
+
+def entry(environment: Environment, store: Store, environ: Mapping[str, str]) -> Entry:
+    """Give what activation would change; raises `WorkspaceError` where the environment is not there.
+
+    PYTHONHOME and PYTHONPATH would lead its Python elsewhere. Devices that the plan left out are hidden,
+    unless the user has said which are to be seen.
+    """
+    directory = directory_of(environment, store)
+    python = describe(directory).interpreter
+    if python is None:
+        hint = "it holds packages for another interpreter, and cannot be entered"
+        raise WorkspaceError(f"there is no Python in {directory}", hint=hint)
+    named = _NAMED_BY.get(environment.layout or "venv")
+    variables = {named: str(directory)} if named else {}
+    astray = {"PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"} - variables.keys()
+    if (around := environment.activation) is not None:
+        astray.update(around.unset)
+        if not any(name.endswith("_VISIBLE_DEVICES") for name in environ):
+            variables.update(around.set)
+    return Entry(directory=directory, scripts=python.parent, set=variables, unset=tuple(sorted(astray)))
+
+
+def activated(environment: Environment, store: Store, environ: Mapping[str, str]) -> dict[str, str]:
+    """Give the variables in which commands are those of the environment."""
+    change = entry(environment, store, environ)
+    kept = {name: value for name, value in environ.items() if name not in change.unset}
+    path = os.pathsep.join([str(change.scripts), *filter(None, [environ.get("PATH")])])
+    return {**kept, **change.set, "PATH": path}
 
 
 def directory_of(environment: Environment, store: Store) -> Path:
@@ -27,14 +67,5 @@ def directory_of(environment: Environment, store: Store) -> Path:
             raise WorkspaceError(f"{path} is no longer on disk", hint=again if environment.lock else None)
 
 
-def activated(environment: Environment, store: Store, environ: Mapping[str, str]) -> dict[str, str]:
-    """Give the variables in which commands are those of the environment, as activation would.
-
-    PYTHONHOME and PYTHONPATH would lead its Python elsewhere and are taken out.
-    """
-    directory = directory_of(environment, store)
-    kept = {name: value for name, value in environ.items() if name not in {"PYTHONHOME", "PYTHONPATH"}}
-    scripts = str(interpreter_in(directory).parent)
-    kept["PATH"] = os.pathsep.join([scripts, *filter(None, [environ.get("PATH")])])
-    kept["VIRTUAL_ENV"] = str(directory)
-    return kept
+# The variable by which tools know the environment that they are in; a system's Python has none.
+_NAMED_BY = {"venv": "VIRTUAL_ENV", "conda": "CONDA_PREFIX"}

@@ -29,7 +29,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "adopt": ("adopt", "record an environment made elsewhere; it is only read"),
     "list": ("list", "the environments of this workspace"),
     "show": ("show", "one environment, with its plan, lock and proofs"),
+    "history": ("history", "every switch, from where to where and why"),
+    "diff": ("diff", "what differs between two environments"),
+    "status": ("status", "where one stands, in one look"),
+    "use": ("use", "put an environment in use"),
+    "rollback": ("rollback", "back to the environment in use before, at once and offline"),
     "run": ("run", "run a command in an environment"),
+    "activate": ("activate", "print what a shell evaluates to be in an environment"),
+    "verify": ("verify", "prove that an environment is as it was built"),
+    "remove": ("remove", "delete environments that nobody needs; their locks stay"),
+    "prune": ("prune", "delete what is old and needed by nobody"),
+    "restore": ("restore", "build a removed environment again from its lock"),
     "catalogue": ("catalogue", "what PyTorch publishes: show, or check it against the indexes"),
 }
 

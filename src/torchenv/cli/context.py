@@ -16,6 +16,8 @@ from torchenv.settings import project_directory, workspace
 
 if TYPE_CHECKING:
     from torchenv.actions.ports import Ports
+    from torchenv.actions.remove import Irreplaceable
+    from torchenv.actions.switch import Outside
     from torchenv.catalogue import Catalogue
     from torchenv.host import Host
     from torchenv.indexes import Fetch
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from torchenv.process import Programs, Runner
     from torchenv.profile import Profile
     from torchenv.record import Environment
+    from torchenv.running import Running
     from torchenv.store import Store
 
 PROJECT_FILE = "torchenv.toml"
@@ -225,6 +228,13 @@ class Context:
 
         return fetcher(self.network)
 
+    @cached_property
+    def head(self) -> Fetch:
+        """What finds out whether a file is on an index, without fetching it."""
+        from torchenv.indexes import fetcher
+
+        return fetcher(self.network, method="HEAD")
+
     def torch_index(self, profile: Profile) -> str | None:
         """The root in place of PyTorch's own index, if one is set."""
         return self.environ.get("TORCHENV_TORCH_INDEX", "").rstrip("/") or profile.index.torch
@@ -269,8 +279,7 @@ class Context:
     def _uv(self) -> Installer:
         from torchenv.installers.uv import Uv, uv_program
 
-        wanted = self.profile.install.link_mode
-        link_mode = None if wanted == "auto" else wanted
+        link_mode = self.profile.install.link_mode
         return Uv(self.run, program=uv_program(), link_mode=link_mode, offline=self._offline)
 
     @cached_property
@@ -284,6 +293,51 @@ class Context:
 
         home = self.home or self.cwd
         return inherited(self.environ, lambda path: path.read_text("utf-8"), system=sys.platform, home=home)
+
+    @cached_property
+    def outside(self) -> Outside:
+        """What a switch needs beside the workspace."""
+        from torchenv.actions.switch import Outside
+
+        return Outside(running=self.running, now=self.now)
+
+    @cached_property
+    def running(self) -> Running:
+        """What tells which processes run from an environment."""
+        from torchenv.running import running
+
+        return running(sys.platform, lambda: self.run)
+
+    def irreplaceable(self, *, force: bool) -> Irreplaceable:
+        """What says why an environment could not be built again: nothing with `force` or `--offline`."""
+        if force or self.arguments.offline:
+            return lambda _: None
+        from torchenv.actions.fetchable import irreplaceable
+
+        return lambda environment: irreplaceable(environment, self.store, self.head, self.say)
+
+    def warn_of_surroundings(self, torch: str | None) -> None:
+        """Say what stands around an environment with this torch and may undo it."""
+        from torchenv.actions.surroundings import surroundings
+
+        for problem in surroundings(self.environ, self.project, torch=torch):
+            self.say(f"note: {problem.message}")
+
+    def progress(self, doing: str) -> Callable[[int, int], None]:
+        """Tell a person at a terminal how far something has come, by bytes, on one line."""
+
+        def tell(done: int, total: int) -> None:
+            if sys.stderr.isatty() and not self.arguments.quiet and total:
+                end = "\n" if done == total else ""
+                sys.stderr.write(f"\r{doing}: {done / total:.0%} of {total / 1e9:.2f} GB{end}")
+                sys.stderr.flush()
+
+        return tell
+
+    def agreed(self, question: str) -> bool:
+        """Ask a person; where nobody answers, the answer is no."""
+        self.say(f"{question} [y/N]")
+        return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
     def now(self) -> datetime:
         """Give the time, in UTC and to the second."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torchenv.environments import Installation
     from torchenv.host import Host
     from torchenv.packages import Carried
+    from torchenv.record import Environment
 
 
 def options(parser: ArgumentParser) -> None:
@@ -129,4 +130,16 @@ def _make(plan: Plan, question: Question, along: Carried, context: Context) -> i
         context.print_json(shown(made.environment, context.store))
     else:
         context.out(made_text(made, order))
+    if context.arguments.use:
+        _use(made.environment, context)
     return 0
+
+
+def _use(environment: Environment, context: Context) -> None:
+    from torchenv.actions.switch import use
+    from torchenv.render.switch import switch_text
+
+    proof = context.profile.smoke.required
+    switched = use(str(environment.number), context.store, context.outside, why="create", proof=proof)
+    # With --json the document on stdout is what was made.
+    (context.say if context.arguments.json else context.out)(switch_text(switched))

@@ -12,16 +12,19 @@ from typing import NoReturn
 def stoppable() -> Iterator[None]:
     """Make a polite kill (SIGTERM, SIGHUP) an interrupt, so that no child outlives torchenv.
 
-    Only for the main thread; Ctrl-C is an interrupt already.
+    Only for the main thread; Ctrl-C is an interrupt already. What is ignored stays so: `nohup` means it for
+    the program that `torchenv run` becomes.
     """
 
     def interrupt(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    names = [name for name in ("SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name)]
-    before = {name: signal.signal(getattr(signal, name), interrupt) for name in names}
+    names = ("SIGTERM", "SIGHUP", "SIGBREAK")
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in heard}
     try:
         yield
     finally:
-        for name, handler in before.items():
-            signal.signal(getattr(signal, name), handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -111,6 +111,15 @@ def _ports(lock: Lock, target: LockedTarget, context: Context) -> Ports:
     return ports
 
 
+def _use(environment: Environment, context: Context) -> None:
+    from torchenv.actions.switch import use
+    from torchenv.render.switch import switch_text
+
+    proof = context.profile.smoke.required
+    switched = use(str(environment.number), context.store, context.outside, why="sync", proof=proof)
+    context.say(switch_text(switched))
+
+
 def _finished(environment: Environment, context: Context, *, made: bool) -> int:
     if context.arguments.use:
         _use(environment, context)

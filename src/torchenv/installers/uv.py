@@ -14,6 +14,7 @@ from typing import Any
 from torchenv.errors import ToolFailed, TorchenvError
 from torchenv.installers import LockRequest, interpreter_in, name_of
 from torchenv.installers.trouble import conflict, explained
+from torchenv.isolation import can_clone, link_mode
 from torchenv.lock import Lock, written
 from torchenv.process import Command, Completed, Runner
 
@@ -21,13 +22,10 @@ from torchenv.process import Command, Completed, Runner
 class Uv:
     """Locks, creates and installs with the uv that torchenv depends on.
 
-    `link_mode` is uv's own word (clone, copy, hardlink, symlink) or None for uv's choice; `offline` takes
-    everything from uv's cache.
+    `link_mode` is the profile's word (auto, copy or hardlink); `offline` takes everything from uv's cache.
     """
 
-    def __init__(
-        self, run: Runner, *, program: Path, link_mode: str | None = None, offline: bool = False
-    ) -> None:
+    def __init__(self, run: Runner, *, program: Path, link_mode: str = "auto", offline: bool = False) -> None:
         self._run = _offline(run) if offline else run
         self._program = program
         self._link_mode = link_mode
@@ -50,10 +48,8 @@ class Uv:
 
     def install(self, environment: Path, lock: Path) -> None:
         indexes = Lock.parse(lock.read_text("utf-8"), str(lock)).indexes
-        command = install_command(
-            self._program, environment, lock, indexes=indexes, link_mode=self._link_mode
-        )
-        done = self._run(command)
+        mode = self._linked(environment)
+        done = self._run(install_command(self._program, environment, lock, indexes=indexes, link_mode=mode))
         if done.code != 0:
             raise explained(done, f"install {lock.name} into {environment}")
 
@@ -64,6 +60,19 @@ class Uv:
             raise explained(fetched, f"fetch Python {python}")
         found = self._run(find_python_command(self._program, python))
         return Path(found.check(f"find the Python {python} that uv fetched").strip())
+
+    def _linked(self, environment: Path) -> str:
+        """Settle how uv brings files from its cache: what cannot be linked is copied, without a complaint."""
+        said = self._run(cache_command(self._program)).check("find uv's cache")
+        cache = Path(said.strip())
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+            same = cache.stat().st_dev == environment.stat().st_dev
+            cloning = same and can_clone(cache, environment)
+        except OSError:
+            # A cache in which nothing may be written is one that uv only reads, or complains of itself.
+            return "copy"
+        return link_mode(self._link_mode, can_clone=cloning, same_file_system=same)
 
     def _resolve(self, request: LockRequest, folder: Path) -> tuple[dict[str, Any], frozenset[str]]:
         """Resolve until every package of torch's family is bound to torch's index.
@@ -219,13 +228,17 @@ def default_index_command(uv: Path) -> Command:
     return Command((*argv, "--python", sys.executable, "--emit-index-url"))
 
 
+def cache_command(uv: Path) -> Command:
+    return Command((str(uv), "cache", "dir", "--no-config"))
+
+
 def venv_command(uv: Path, environment: Path, python: Path) -> Command:
     argv = (str(uv), "venv", "--no-config", "--no-project", "--no-python-downloads")
     return Command((*argv, "--python", str(python), str(environment)))
 
 
 def install_command(
-    uv: Path, environment: Path, lock: Path, *, indexes: Sequence[str], link_mode: str | None
+    uv: Path, environment: Path, lock: Path, *, indexes: Sequence[str], link_mode: str
 ) -> Command:
     """Install exactly the lock, whose every file has a hash; uv checks each.
 
@@ -238,7 +251,7 @@ def install_command(
     argv += ["--python", str(interpreter_in(environment))]
     for flag, index in zip(["--default-index", *["--index"] * len(indexes)], indexes, strict=False):
         argv += [flag, index]
-    argv += ["--link-mode", link_mode] if link_mode else []
+    argv += ["--link-mode", link_mode]
     return Command(tuple(argv), env={"UV_HTTP_CONNECT_TIMEOUT": "5"})
 
 

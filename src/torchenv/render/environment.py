@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchenv.manifest import Manifest
 from torchenv.record import Environment, Kind, State, as_json
 from torchenv.render.columns import columns
-from torchenv.store import Store
+from torchenv.store import Store, constraints_path
 
 if TYPE_CHECKING:
     from torchenv.actions.create import Made, Order
@@ -68,6 +69,9 @@ def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
     lock = store.lock_path(environment.number)
     if lock.is_file():
         yield f"lock: {lock}"
+    held = constraints_path(Path(environment.path))
+    if held.is_file():
+        yield f"to add to it: uv pip install --python {environment.path} -c {held} PACKAGE"
 
 
 def _made_lines(made: Made, order: Order) -> Iterator[str]:
@@ -89,4 +93,6 @@ def _made_lines(made: Made, order: Order) -> Iterator[str]:
         yield from (f"    {each}" for each in made.changed_by_others[:5])
     if order.build.unproven:
         yield "  unproven: it has not run on a device yet"
+    held = constraints_path(Path(environment.path))
+    yield f"  to add to it: uv pip install --python {environment.path} -c {held} PACKAGE"
     yield f"next: torchenv run -e {number} -- python -c 'import torch; print(torch.__version__)'"

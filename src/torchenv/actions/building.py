@@ -1,0 +1,68 @@
+"""Fill a begun environment from its lock and record it; until then nobody sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from packaging.version import Version
+
+from torchenv.actions.inside import Report
+from torchenv.actions.ports import Ports
+from torchenv.environments import describe
+from torchenv.errors import TorchenvError
+from torchenv.fingerprint import fingerprint
+from torchenv.isolation import isolate
+from torchenv.lock import Lock
+from torchenv.manifest import Manifest
+from torchenv.record import Environment, Proof
+
+
+@contextmanager
+def nothing_left_behind(ports: Ports) -> Iterator[None]:
+    """Clear what a failed run has begun, by the same path that clears what a killed one left."""
+    try:
+        yield
+    except BaseException:
+        # What stopped the run is what people must read; what the disk refuses now is left to the next run.
+        with suppress(TorchenvError):
+            ports.store.clear_unfinished()
+        raise
+
+
+def build(new: Environment, lock: Lock, python: Path, ports: Ports) -> Path:
+    """Make the directory of an environment from its lock, sharing no file that someone may edit."""
+    directory = Path(new.path)
+    lock_path = ports.store.write_lock(new.number, lock.text)
+    ports.say(f"building {directory} ({len(lock.packages)} packages)")
+    ports.installer.create(directory, python)
+    ports.store.mark(new)
+    ports.installer.install(directory, lock_path)
+    ports.store.write_constraints(new, constraints(lock))
+    isolate(directory)
+    return directory
+
+
+def constraints(lock: Lock) -> str:
+    """Write what makes an install by hand fail rather than put another torch in the place of this one."""
+    use = "# With `pip install -c THIS_FILE PACKAGE` nothing that torchenv installed is replaced.\n"
+    return use + "".join(f"{name}=={version}\n" for name, version in lock.versions.items())
+
+
+def not_as_locked(lock: Lock, found: Mapping[str, str]) -> Iterator[str]:
+    """Say of each package in which an environment differs from its lock."""
+    for name, version in lock.versions.items():
+        # Metadata of torch's own wheels may leave out the label that the file's name has.
+        if Version(found.get(name, "0")).public != Version(version).public:
+            yield f"{name} is {found.get(name, 'missing')}, and the lock holds {version}"
+
+
+def committed(
+    manifest: Manifest, new: Environment, lock: Lock, report: Report, ports: Ports, *, what: str
+) -> tuple[Manifest, Environment]:
+    """Record an environment as finished, with how every file of it is and where it has computed."""
+    after = fingerprint(describe(Path(new.path)))
+    ports.store.write_fingerprint(new.number, after.text)
+    proof = Proof(at=ports.now(), passed=True, what=what, devices=report.devices)
+    return manifest.commit(new, lock=lock.digest, fingerprint=after.digest, proof=proof)

@@ -1,0 +1,66 @@
+"""What differs between two environments: packages, backend and interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torchenv.actions.run import directory_of
+from torchenv.environments import canonical, describe, distributions
+from torchenv.errors import WorkspaceError
+from torchenv.lock import Lock
+from torchenv.record import Environment, State
+from torchenv.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that differs; None where one side does not have it."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+    def __str__(self) -> str:
+        if self.before is None:
+            return f"+ {self.name} {self.after}"
+        if self.after is None:
+            return f"- {self.name} {self.before}"
+        return f"  {self.name} {self.before} -> {self.after}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Differences:
+    """How the second of two environments differs from the first."""
+
+    python: Change | None
+    backend: Change | None
+    packages: tuple[Change, ...]
+
+
+def diff(before: Environment, after: Environment, store: Store) -> Differences:
+    """Compare what is installed; of a removed environment, what its lock holds."""
+    here, there = packages(before, store), packages(after, store)
+    names = sorted(here.keys() | there.keys())
+    changes = (_change(name, here.get(name), there.get(name)) for name in names)
+    return Differences(
+        python=_change("python", before.python.version, after.python.version),
+        backend=_change("backend", before.backend, after.backend),
+        packages=tuple(filter(None, changes)),
+    )
+
+
+def packages(environment: Environment, store: Store) -> Mapping[str, str]:
+    """Give the version of each package by its one spelling; torch's with its label."""
+    if environment.state is not State.REMOVED:
+        installation = describe(directory_of(environment, store))
+        found = {canonical(each.name): each.version for each in distributions(installation)}
+        return found | ({"torch": installation.torch} if installation.torch else {})
+    path = store.lock_path(environment.number)
+    if not path.is_file():
+        raise WorkspaceError(f"environment {environment} was removed, and no lock of it is kept")
+    return Lock.parse(path.read_text(encoding="utf-8"), str(path)).versions
+
+
+def _change(name: str, before: str | None, after: str | None) -> Change | None:
+    return None if before == after else Change(name, before, after)

@@ -1,0 +1,80 @@
+"""Whether an environment could be built again: which files of its lock are no longer where they lay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from packaging.version import Version
+
+from torchenv.errors import ToolFailed
+from torchenv.indexes import Fetch
+from torchenv.lock import Lock, LockedFile, LockedPackage
+from torchenv.network import Missing
+from torchenv.record import Environment
+from torchenv.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A package of which no file is where the lock says, with the file that was installed."""
+
+    package: LockedPackage
+    file: LockedFile
+
+    def __str__(self) -> str:
+        where = f"it was at {self.file.url}, sha256 {self.file.sha256}"
+        return f"{self.package.name}=={self.package.version} is no longer there: {self.file.name}; {where}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fetchable:
+    """What the index answered for a lock; `unknown` counts the packages for which nothing did."""
+
+    lost: tuple[Lost, ...] = ()
+    unknown: int = 0
+
+
+def fetchable(lock: Lock, head: Fetch) -> Fetchable:
+    """Ask for each file of a lock whether it is still there; `head` only looks, and fetches nothing."""
+    packages = [each for each in lock.packages if each.files]
+    with ThreadPoolExecutor(16) as pool:
+        there = list(pool.map(lambda package: _is_there(package, head), packages))
+    answers = list(zip(packages, there, strict=True))
+    lost = tuple(Lost(package, package.files[0]) for package, found in answers if found is False)
+    return Fetchable(lost, unknown=there.count(None))
+
+
+def irreplaceable(
+    environment: Environment, store: Store, head: Fetch, say: Callable[[str], None]
+) -> str | None:
+    """Say why an environment could not be built again from its lock; None where nothing speaks against it."""
+    path = store.lock_path(environment.number)
+    if not path.is_file():
+        return f"its lock {path} is gone"
+    lock = Lock.parse(path.read_text(encoding="utf-8"), str(path))
+    for each in expiring(lock):
+        say(f"note: {each}")
+    found = fetchable(lock, head)
+    if found.unknown:
+        say(f"note: for {found.unknown} packages of {environment} no index said whether they are still there")
+    return "; ".join(map(str, found.lost)) or None
+
+
+def expiring(lock: Lock) -> tuple[str, ...]:
+    """Name the development builds of a lock, which their index drops after some weeks."""
+    return tuple(_expiring(lock))
+
+
+def _expiring(lock: Lock) -> Iterator[str]:
+    for name, version in lock.versions.items():
+        if Version(version).is_devrelease:
+            yield f"{name} {version} is a development build: its file expires, and its lock with it"
+
+
+def _is_there(package: LockedPackage, head: Fetch) -> bool | None:
+    try:
+        return any(not isinstance(head(file.url), Missing) for file in package.files)
+    except ToolFailed:
+        return None

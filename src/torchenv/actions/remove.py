@@ -1,0 +1,142 @@
+"""Remove environments: never one that someone may need tomorrow morning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from torchenv.actions.switch import unusable
+from torchenv.errors import NothingSuits, WorkspaceError
+from torchenv.manifest import Manifest
+from torchenv.record import Environment, Kind
+from torchenv.running import Running
+from torchenv.store import Store
+
+# Says why an environment could not be built again later; None where nothing speaks against it.
+Irreplaceable = Callable[[Environment], str | None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pruning:
+    """Which environments may go: all but the newest `keep`, and of these only those unused since `before`."""
+
+    keep: int
+    before: datetime | None = None
+
+    @classmethod
+    def of(cls, keep: int | None, older_than: timedelta | None, now: datetime) -> Pruning:
+        """Settle the options: an age alone spares no number, and without either the newest two stay."""
+        if older_than is None:
+            return cls(keep=2 if keep is None else keep)
+        return cls(keep=keep or 0, before=now - older_than)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pruned:
+    """What went, or would go, and what stays though it might go, with the reasons."""
+
+    gone: tuple[Environment, ...] = ()
+    kept: tuple[tuple[Environment, str], ...] = ()
+
+
+def remove(
+    named: Sequence[str], store: Store, running: Running, irreplaceable: Irreplaceable
+) -> tuple[Environment, ...]:
+    """Remove environments, all or none; their locks stay, so that each can be built again.
+
+    Raises `NothingSuits` for one that is needed, `WorkspaceError` for one that something runs from.
+    """
+    with store.locked(f"torchenv remove {' '.join(named)}"):
+        manifest = store.clear_unfinished()
+        chosen = []
+        after = manifest
+        for text in named:
+            environment = after.find(text)
+            _refuse(environment, after, store, running)
+            if (why := irreplaceable(environment)) is not None:
+                hint = "keep it, or remove it all the same with --force"
+                raise NothingSuits(f"environment {environment} could not be built again: {why}", hint=hint)
+            after = after.removed(environment.number)
+            chosen.append(environment)
+        for environment in chosen:
+            manifest = _discarded(environment, manifest, store)
+        store.empty_trash()
+        return tuple(chosen)
+
+
+def prune(
+    pruning: Pruning, store: Store, running: Running, irreplaceable: Irreplaceable, *, dry_run: bool
+) -> Pruned:
+    """Remove what is old and needed by nobody; with `dry_run` only say what that would be."""
+    if dry_run:
+        return _choose(pruning, store.read(), store, running, irreplaceable)
+    with store.locked("torchenv prune"):
+        manifest = store.clear_unfinished()
+        pruned = _choose(pruning, manifest, store, running, irreplaceable)
+        for environment in pruned.gone:
+            manifest = _discarded(environment, manifest, store)
+        store.empty_trash()
+        return pruned
+
+
+def needed(environment: Environment, manifest: Manifest, store: Store) -> str | None:
+    """Say why an environment must stay; None where nobody needs it."""
+    if environment.kind is Kind.ADOPTED:
+        return "it was made elsewhere, and torchenv only reads it"
+    if environment.number == manifest.current:
+        return "it is in use"
+    before = manifest.rollback_target(lambda each: unusable(each, store) is None)
+    if before is not None and before.number == environment.number:
+        return "`torchenv rollback` leads to it"
+    for kept in manifest.kept:
+        if [each.number for each in manifest.readers(kept)] == [environment.number]:
+            return f"nothing else can read the kept checkpoint {kept.path}"
+    return None
+
+
+def _refuse(environment: Environment, manifest: Manifest, store: Store, running: Running) -> None:
+    if (why := needed(environment, manifest, store)) is not None:
+        hint = (
+            None if environment.kind is Kind.ADOPTED else "put another one in use first: `torchenv use ENV`"
+        )
+        raise NothingSuits(f"environment {environment} is not removed: {why}", hint=hint)
+    if (why := _in_way(environment, running)) is not None:
+        raise WorkspaceError(f"environment {environment} is not removed: {why}", hint="end that first")
+
+
+def _in_way(environment: Environment, running: Running) -> str | None:
+    processes = running(Path(environment.path))
+    return f"{', '.join(map(str, processes))} still runs from it" if processes else None
+
+
+def _choose(
+    pruning: Pruning, manifest: Manifest, store: Store, running: Running, irreplaceable: Irreplaceable
+) -> Pruned:
+    built = [each for each in manifest.environments if each.kind is Kind.BUILT and each.on_disk]
+    built.sort(key=lambda each: each.created, reverse=True)
+    pruned = Pruned()
+    # The oldest first: each that goes may make another one the only reader of a checkpoint.
+    for environment in reversed(built[pruning.keep :]):
+        if pruning.before is not None and manifest.last_used(environment.number) > pruning.before:
+            continue
+        why = (
+            needed(environment, manifest, store)
+            or _in_way(environment, running)
+            or irreplaceable(environment)
+        )
+        if why is not None:
+            pruned = replace(pruned, kept=(*pruned.kept, (environment, why)))
+        else:
+            pruned = replace(pruned, gone=(*pruned.gone, environment))
+            manifest = manifest.removed(environment.number)
+    return pruned
+
+
+def _discarded(environment: Environment, manifest: Manifest, store: Store) -> Manifest:
+    # Renamed away first: whoever looks sees it whole or not at all, and a stop in between is put right later.
+    store.discard(environment)
+    manifest = manifest.removed(environment.number)
+    store.write(manifest)
+    return manifest

@@ -1,0 +1,107 @@
+"""Build a removed environment again from the lock that was kept of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from torchenv.actions.building import build, committed, not_as_locked, nothing_left_behind
+from torchenv.actions.fetchable import fetchable
+from torchenv.actions.inside import look
+from torchenv.actions.ports import Ports
+from torchenv.errors import InputError, ToolFailed, WorkspaceError
+from torchenv.identity import new_identity
+from torchenv.indexes import Fetch
+from torchenv.integrity import digest_of_base
+from torchenv.lock import Lock
+from torchenv.manifest import Manifest
+from torchenv.record import BasePython, Environment, Kind
+from torchenv.store import Gone
+
+
+def restore(named: str, ports: Ports, head: Fetch | None) -> Environment:
+    """Build it under a new number, since no number is used twice; what is in use stays in use.
+
+    `head` finds out, where the build fails, which file is no longer there; None asks no network.
+    Raises `InputError` for one that is still there, `ToolFailed` naming each file that is lost.
+    """
+    store = ports.store
+    with store.locked(f"torchenv restore {named}"), nothing_left_behind(ports):
+        manifest = store.clear_unfinished()
+        before = manifest.find(named, removed=True)
+        lock = _kept_lock(before, ports)
+        python = _interpreter(before, ports)
+
+        manifest, new = _begun(manifest, before, python, ports)
+        store.write(manifest)
+        if store.plan_path(before.number).is_file():
+            store.write_plan(new.number, store.plan_path(before.number).read_text(encoding="utf-8"))
+        try:
+            directory = build(new, lock, python, ports)
+        except ToolFailed as error:
+            raise _named(error, before, lock, head) from None
+
+        ports.say("proving it from inside")
+        report = look(ports.run, directory, around=new.activation)
+        wrong = tuple(not_as_locked(lock, report.data["packages"]))
+        if wrong or "torch_error" in report.data:
+            said = "; ".join(wrong) or f"torch does not import: {report.data['torch_error']}"
+            raise ToolFailed(f"what was built is not environment {before}: {said}")
+        manifest, ready = committed(manifest, new, lock, report, ports, what="restore")
+        manifest = manifest.rebuilt(before.number, ready.number)
+        if manifest.current == before.number:
+            manifest = manifest.use(ready.number, why="restore", at=ports.now())
+        store.write(manifest)
+        store.remake_current(manifest)
+        return ready
+
+
+def _kept_lock(before: Environment, ports: Ports) -> Lock:
+    if before.kind is Kind.ADOPTED:
+        raise InputError(f"environment {before} was made elsewhere: there is no lock to build it from")
+    if before.on_disk and not isinstance(ports.store.locate(before), Gone):
+        raise InputError(f"environment {before} is on disk", hint=f"use it: `torchenv use {before.number}`")
+    path = ports.store.lock_path(before.number)
+    try:
+        return Lock.parse(path.read_text(encoding="utf-8"), str(path))
+    except FileNotFoundError:
+        raise WorkspaceError(f"{path} is gone: environment {before} cannot be built again") from None
+
+
+def _interpreter(before: Environment, ports: Ports) -> Path:
+    path = Path(before.python.path)
+    if path.is_file():
+        return path
+    # 2.15.0-cu132-py3.14t
+    named = re.search(r"-py(3\.\d+t?)", before.name)
+    version = named[1] if named else ".".join(before.python.version.split(".")[:2])
+    ports.say(f"{path} is gone: fetching Python {version}")
+    return ports.installer.fetch_python(version)
+
+
+def _begun(
+    manifest: Manifest, before: Environment, python: Path, ports: Ports
+) -> tuple[Manifest, Environment]:
+    return manifest.begin(
+        before.name,
+        within=ports.store.environments,
+        python=BasePython(before.python.version, str(python), digest_of_base(python)),
+        at=ports.now(),
+        torch=before.torch,
+        backend=before.backend,
+        index=before.index,
+        reads=before.reads,
+        identity=new_identity(),
+        host=before.host,
+        choice=before.choice,
+        activation=before.activation,
+    )
+
+
+def _named(error: ToolFailed, before: Environment, lock: Lock, head: Fetch | None) -> ToolFailed:
+    lost = fetchable(lock, head).lost if head is not None else ()
+    if not lost:
+        return error
+    said = "; ".join(map(str, lost))
+    hint = "find that file elsewhere, or make a fresh environment with `torchenv create`"
+    return ToolFailed(f"environment {before} cannot be built again: {said}", hint=hint)

@@ -1,0 +1,107 @@
+"""Where one stands: what is in use, whether it is as it was built, and what around it may undo that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import Version
+
+from torchenv.actions.fetchable import expiring
+from torchenv.actions.run import directory_of
+from torchenv.actions.surroundings import surroundings
+from torchenv.actions.switch import drift, unusable
+from torchenv.environments import canonical, describe, distributions, strayed_scripts
+from torchenv.host import Problem
+from torchenv.lock import Lock
+from torchenv.manifest import Manifest
+from torchenv.record import Environment
+from torchenv.running import Process, Running
+from torchenv.store import Moved, Store
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Status:
+    """What there is to say; `before` is where a rollback would lead."""
+
+    current: Environment | None
+    before: Environment | None
+    problems: tuple[Problem, ...]
+    running: tuple[Process, ...]
+
+
+def status(store: Store, environ: Mapping[str, str], project: Path | None, running: Running) -> Status:
+    """Look at the environment in use and around it; changes nothing and waits for nobody.
+
+    Codes: unusable, moved, drift, by-hand, expires, other-active, unfinished, and those of the surroundings.
+    """
+    manifest = store.read()
+    current = manifest.in_use
+    return Status(
+        current=current,
+        before=manifest.rollback_target(lambda each: unusable(each, store) is None),
+        problems=(
+            *(_of_environment(current, store) if current else ()),
+            *(_active_elsewhere(current, environ) if current else ()),
+            *surroundings(environ, project, torch=current.torch if current else None),
+            *_unfinished(manifest),
+        ),
+        running=running(Path(current.path)) if current else (),
+    )
+
+
+def _of_environment(environment: Environment, store: Store) -> Iterator[Problem]:
+    if (why := unusable(environment, store)) is not None:
+        yield Problem("unusable", environment.path, f"environment {environment} cannot be used: {why}")
+        return
+    directory = directory_of(environment, store)
+    yield from _moved(environment, directory, store)
+    if (changed := drift(environment, directory)) is not None:
+        yield Problem("drift", str(directory), changed)
+    lock = store.lock_path(environment.number)
+    if lock.is_file():
+        yield from _since_locked(directory, Lock.parse(lock.read_text(encoding="utf-8"), str(lock)))
+
+
+def _moved(environment: Environment, directory: Path, store: Store) -> Iterator[Problem]:
+    installation = describe(directory)
+    was = installation.made_at if installation.moved else None
+    if isinstance(where := store.locate(environment), Moved):
+        was = was or where.was
+    if was is None:
+        return
+    scripts = len(strayed_scripts(installation))
+    strayed = f" {scripts} of its scripts start an interpreter there and no longer run;" if scripts else ""
+    message = (
+        f"moved from {was} to {directory}:{strayed} its own interpreter works, so use `python -m NAME`,"
+        " and `torchenv create` makes a fresh environment"
+    )
+    yield Problem("moved", str(directory), message)
+
+
+def _since_locked(directory: Path, lock: Lock) -> Iterator[Problem]:
+    """Name what was installed by hand since the environment was built; torch itself is told as its drift."""
+    found = {canonical(each.name): each.version for each in distributions(describe(directory))}
+    for name, version in lock.versions.items():
+        now = found.get(name)
+        if name != "torch" and (now is None or Version(now).public != Version(version).public):
+            yield Problem("drift", str(directory), f"drift: {name} {version} -> {now or 'removed'}")
+    if added := sorted(found.keys() - lock.versions.keys()):
+        said = f"installed by hand, and in no lock: {', '.join(added)}"
+        yield Problem("by-hand", str(directory), said)
+    yield from (Problem("expires", str(directory), each) for each in expiring(lock))
+
+
+def _active_elsewhere(current: Environment, environ: Mapping[str, str]) -> Iterator[Problem]:
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        active = environ.get(name)
+        if active and environ.get("CONDA_DEFAULT_ENV") != "base" and Path(active) != Path(current.path):
+            said = f"this shell is in {active}, and {current.path} is in use"
+            yield Problem("other-active", name, f'{said}: eval "$(torchenv activate)" enters it')
+
+
+def _unfinished(manifest: Manifest) -> Iterator[Problem]:
+    for each in manifest.unfinished():
+        said = f"environment {each} is being built, or its run was stopped and the next one clears it"
+        yield Problem("unfinished", each.path, said)

@@ -1,0 +1,171 @@
+"""Move the pointer: to another environment, or back to the one that was in use before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from torchenv.actions.run import directory_of
+from torchenv.environments import describe
+from torchenv.errors import NothingSuits, TorchenvError, WorkspaceError
+from torchenv.manifest import Manifest
+from torchenv.record import Environment, Kind, Run, State
+from torchenv.running import Process, Running
+from torchenv.store import Store
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Switched:
+    """One move of the pointer, and what a person should know of it.
+
+    `running` still run from the environment before; `runs` are the training runs as the last scan saw them.
+    """
+
+    before: Environment | None
+    now: Environment
+    said: tuple[str, ...] = ()
+    running: tuple[Process, ...] = ()
+    runs: tuple[Run, ...] = ()
+
+    @property
+    def moved(self) -> bool:
+        """Whether the pointer led elsewhere before."""
+        return self.before is None or self.before.number != self.now.number
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outside:
+    """What a switch needs beside the workspace: who runs, and the time in UTC."""
+
+    running: Running
+    now: Callable[[], datetime]
+
+
+def use(
+    named: str, store: Store, outside: Outside, *, why: str = "use", force: bool = False, proof: bool = False
+) -> Switched:
+    """Put the environment that `named` means in use; `proof` asks that it has passed its smoke commands.
+
+    Raises `NothingSuits` where that needs `force`, `WorkspaceError` where the environment cannot be used.
+    """
+    with store.locked(f"torchenv {why} {named}"):
+        manifest = store.settled()
+        target = manifest.find(named)
+        if not force and target.number != manifest.current:
+            _refuse_unproven(target, proof=proof)
+        return _switched(manifest, target, store, outside, why=why)
+
+
+def rollback(named: str | None, store: Store, outside: Outside) -> Switched:
+    """Go back to the environment that `named` means, else to the one before; reads no package and no network.
+
+    Raises `NothingSuits` where there is nothing to go back to.
+    """
+    with store.locked("torchenv rollback"):
+        manifest = store.settled()
+        target, passed_over = way_back(manifest, named, store)
+        return _switched(manifest, target, store, outside, why="rollback", said=passed_over)
+
+
+def way_back(manifest: Manifest, named: str | None, store: Store) -> tuple[Environment, tuple[str, ...]]:
+    """Give the environment that a rollback leads to, and a sentence on each that was passed over."""
+    if named is not None:
+        return manifest.find(named), ()
+    passed_over = []
+
+    def usable(environment: Environment) -> bool:
+        why = unusable(environment, store)
+        if why is not None:
+            passed_over.append(f"environment {environment} is passed over: {why}")
+        return why is None
+
+    target = manifest.rollback_target(usable)
+    if target is None:
+        raise _nothing_before(manifest, passed_over)
+    return target, tuple(dict.fromkeys(passed_over))
+
+
+def unusable(environment: Environment, store: Store) -> str | None:
+    """Say why an environment cannot be used as it is on the disk; None where it can."""
+    try:
+        installation = describe(directory_of(environment, store))
+    except TorchenvError as error:
+        return error.message
+    if installation.interpreter is None or not installation.interpreter.exists():
+        return f"its interpreter is gone: {installation.interpreter or installation.path}"
+    if environment.torch is not None and installation.torch is None:
+        return f"torch {environment.torch} is no longer in {installation.path}"
+    return None
+
+
+def drift(environment: Environment, path: Path) -> str | None:
+    """Say which torch someone has put in the place of the one that was recorded; None where none has."""
+    found = describe(path).torch
+    if found == environment.torch:
+        return None
+    # Wheels of the default index carry their label inside only, and those of macOS none.
+    unlabelled = environment.kind is Kind.BUILT and environment.index is None
+    if unlabelled and _public(found) == _public(environment.torch):
+        return None
+    return f"drift: torch {environment.torch} -> {found}"
+
+
+def _public(torch: str | None) -> str:
+    return (torch or "").partition("+")[0]
+
+
+def _switched(
+    manifest: Manifest,
+    target: Environment,
+    store: Store,
+    outside: Outside,
+    *,
+    why: str,
+    said: tuple[str, ...] = (),
+) -> Switched:
+    if (reason := unusable(target, store)) is not None:
+        again = f"`torchenv restore {target.number}` builds it again from its lock" if target.lock else None
+        raise WorkspaceError(f"environment {target} cannot be used: {reason}", hint=again)
+    before = manifest.in_use
+    changed = drift(target, Path(target.path))
+    said = (*said, *([changed] if changed else ["its interpreter and its torch are in place"]))
+    after = manifest.use(target.number, why=why, at=outside.now(), said=said)
+    if after is not manifest:
+        store.write(after)
+    store.remake_current(after)
+    # Only now: what an earlier run left may take long to delete.
+    store.clear_unfinished()
+    # Who was started through `current` imports from the other environment from now on.
+    left = before if before and before.number != target.number else None
+    still = (*outside.running(Path(left.path)), *outside.running(store.current)) if left else ()
+    return Switched(before=before, now=target, said=said, running=_once(still), runs=manifest.runs)
+
+
+def _once(processes: tuple[Process, ...]) -> tuple[Process, ...]:
+    return tuple({each.pid: each for each in processes}.values())
+
+
+def _refuse_unproven(target: Environment, *, proof: bool) -> None:
+    again = f"run `torchenv smoke {target.number}`, or take it as it is with --force"
+    if target.state is State.FAILED:
+        raise NothingSuits(f"environment {target} failed its smoke commands", hint=again)
+    if proof and target.state is not State.PROVEN:
+        said = f"environment {target} has not passed its smoke commands, which the profile requires"
+        raise NothingSuits(said, hint=again)
+
+
+def _nothing_before(manifest: Manifest, passed_over: list[str]) -> NothingSuits:
+    current = manifest.in_use
+    line = _line_before(current.torch) if current and current.torch else None
+    hints = [f"`torchenv create {line}` makes one" if line else "`torchenv create` makes one"]
+    removed = [each for each in manifest.environments if each.state is State.REMOVED and each.lock]
+    hints += [f"`torchenv restore {each.number}` builds {each} again" for each in removed[-1:]]
+    return NothingSuits("; ".join(["there is nothing to go back to", *passed_over]), hint="; ".join(hints))
+
+
+def _line_before(torch: str) -> str | None:
+    # 2.15.0+cu132 came after the line 2.14.
+    major, minor = torch.split(".")[:2]
+    return f"{major}.{int(minor) - 1}" if minor.isdecimal() and int(minor) else None

@@ -1,0 +1,20 @@
+"""Prove that an environment is as it was built or adopted."""
+
+from __future__ import annotations
+
+from torchenv.actions.run import directory_of
+from torchenv.environments import describe
+from torchenv.fingerprint import Fingerprint
+from torchenv.integrity import Finding, Progress, verify
+from torchenv.record import Environment
+from torchenv.store import Store
+
+
+def verified(environment: Environment, store: Store, progress: Progress) -> tuple[Finding, ...]:
+    """Read all of an environment and name what is not as it was; raises `WorkspaceError` where it is gone."""
+    kept = store.fingerprint_path(environment.number)
+    before = None
+    if kept.is_file():
+        before = Fingerprint.parse(kept.read_text(encoding="utf-8", errors="surrogateescape"))
+    installation = describe(directory_of(environment, store))
+    return verify(installation, base=environment.python, before=before, progress=progress)

@@ -1,0 +1,49 @@
+"""What a killed torchenv leaves running, and how the next run comes after it.
+
+After a `kill -9`, uv would go on writing into the directory that the next run clears. So whatever is started
+while a lock is held holds that lock too, and the next run ends it, or waits for it, before it begins.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+# Open files that every program which is started gets.
+shared_handles: set[int] = set()
+
+
+@contextmanager
+def children_hold(handle: int) -> Iterator[None]:
+    """Let every program that is started meanwhile hold an open file too, for as long as it runs.
+
+    Windows hands no open file on: there a directory in use cannot be renamed, and is left for a later run.
+    """
+    if os.name == "nt":
+        yield
+        return
+    shared_handles.add(handle)
+    try:
+        yield
+    finally:
+        shared_handles.discard(handle)
+
+
+def end_orphans(lock: Path, proc: Path = Path("/proc")) -> None:
+    """Kill what holds a lock that another process had taken, which is no longer there.
+
+    Only Linux tells who took a lock; elsewhere such a program is waited for.
+    """
+    for handle in proc.glob("[0-9]*/fd/*"):
+        # What ends under the eye, or belongs to another user, is none of ours.
+        with suppress(OSError):
+            if handle.readlink() == lock:
+                # lock:   1: FLOCK  ADVISORY  WRITE 30148 fe:00:2277377 0 EOF
+                said = (handle.parents[1] / "fdinfo" / handle.name).read_text()
+                taker = re.search(r"^lock:.* FLOCK .* WRITE ([1-9]\d*) ", said, re.MULTILINE)
+                if taker and not (proc / taker[1]).exists():
+                    os.kill(int(handle.parts[-3]), signal.SIGKILL)

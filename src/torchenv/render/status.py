@@ -1,0 +1,91 @@
+"""Where one stands, what differs and what was found, as people and programs read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from torchenv.actions.diff import Change, Differences
+from torchenv.actions.remove import Pruned
+from torchenv.actions.status import Status
+from torchenv.integrity import Finding
+from torchenv.record import Environment, as_json
+from torchenv.tables import plain
+
+
+def status_document(status: Status, root: Path) -> dict[str, Any]:
+    """Give the `torchenv.status/1` document."""
+    return {
+        "schema": "torchenv.status/1",
+        "root": str(root),
+        "current": as_json(status.current) if status.current else None,
+        "rollback": status.before.number if status.before else None,
+        "problems": plain(status.problems),
+        "running": plain(status.running),
+    }
+
+
+def status_text(status: Status, root: Path) -> str:
+    """Tell it in one look."""
+    return "\n".join(_status_lines(status, root))
+
+
+def diff_document(before: Environment, after: Environment, differences: Differences) -> dict[str, Any]:
+    """Give the `torchenv.diff/1` document."""
+    return {
+        "schema": "torchenv.diff/1",
+        "from": before.number,
+        "to": after.number,
+        "python": _change(differences.python),
+        "backend": _change(differences.backend),
+        "packages": [_change(each) for each in differences.packages],
+    }
+
+
+def diff_text(differences: Differences) -> str:
+    """Tell what differs, one line each: `+`, `-`, or from and to."""
+    changes = (differences.backend, differences.python, *differences.packages)
+    return "\n".join(str(each) for each in changes if each is not None)
+
+
+def findings_document(environment: Environment, findings: tuple[Finding, ...]) -> dict[str, Any]:
+    """Give the `torchenv.verify/1` document."""
+    return {
+        "schema": "torchenv.verify/1",
+        "environment": environment.number,
+        "path": environment.path,
+        "findings": plain(findings),
+    }
+
+
+def pruned_text(pruned: Pruned, *, dry_run: bool) -> str:
+    """Tell what went, or would go, and what stays though it is old."""
+    return "\n".join(_pruned_lines(pruned, dry_run=dry_run))
+
+
+def _status_lines(status: Status, root: Path) -> Iterator[str]:
+    current = status.current
+    yield f"workspace: {root}"
+    if current is None:
+        yield "in use: nothing yet"
+    else:
+        yield f"in use: environment {current}, {current.kind.value}, {current.state.value}"
+        yield f"  {current.path}"
+        yield f"  torch {current.torch or 'none'} on Python {current.python.version}"
+    yield f"rollback: {f'to environment {status.before}' if status.before else 'to nothing'}"
+    yield from (f"runs from it: {each}" for each in status.running)
+    yield from (f"note: {each.message}" for each in status.problems)
+
+
+def _change(change: Change | None) -> dict[str, str | None] | None:
+    return None if change is None else {"name": change.name, "from": change.before, "to": change.after}
+
+
+def _pruned_lines(pruned: Pruned, *, dry_run: bool) -> Iterator[str]:
+    for each in pruned.gone:
+        yield f"{'would remove' if dry_run else 'removed'} environment {each}"
+    for each, why in pruned.kept:
+        yield f"kept environment {each}: {why}"
+    if not pruned.gone:
+        yield "nothing to remove"
