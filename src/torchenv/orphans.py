@@ -38,12 +38,21 @@ def end_orphans(lock: Path, proc: Path = Path("/proc")) -> None:
 
     Only Linux tells who took a lock; elsewhere such a program is waited for.
     """
-    for handle in proc.glob("[0-9]*/fd/*"):
+    for pid, handle in holders(lock, proc):
+        with suppress(OSError):
+            # lock:   1: FLOCK  ADVISORY  WRITE 30148 fe:00:2277377 0 EOF
+            said = (proc / str(pid) / "fdinfo" / handle).read_text()
+            taker = re.search(r"^lock:.* FLOCK .* WRITE ([1-9]\d*) ", said, re.MULTILINE)
+            if taker and not (proc / taker[1]).exists():
+                os.kill(pid, signal.SIGKILL)
+
+
+def holders(lock: Path, proc: Path = Path("/proc")) -> Iterator[tuple[int, str]]:
+    """Give the processes that have a file open, each with its handle; who waits for a lock is among them."""
+    for process in sorted(proc.iterdir()) if proc.is_dir() else ():
         # What ends under the eye, or belongs to another user, is none of ours.
         with suppress(OSError):
-            if handle.readlink() == lock:
-                # lock:   1: FLOCK  ADVISORY  WRITE 30148 fe:00:2277377 0 EOF
-                said = (handle.parents[1] / "fdinfo" / handle.name).read_text()
-                taker = re.search(r"^lock:.* FLOCK .* WRITE ([1-9]\d*) ", said, re.MULTILINE)
-                if taker and not (proc / taker[1]).exists():
-                    os.kill(int(handle.parts[-3]), signal.SIGKILL)
+            if process.name.isdecimal():
+                for handle in (process / "fd").iterdir():
+                    if handle.readlink() == lock:
+                        yield int(process.name), handle.name

@@ -46,7 +46,7 @@ def catalogue(own: Path | None = None) -> Catalogue:
         return Catalogue.parse(packaged)
     document = Table.from_toml(_read(own), str(own))
     document.schema(SCHEMA, remedy=f"write `schema = {SCHEMA}` at its top")
-    merged = _laid_over(packaged.raw(), document.raw())
+    merged = laid_over(packaged.raw(), document.raw())
     return Catalogue.parse(Table(merged, f"{own}, over the packaged {CATALOGUE.name}"))
 
 
@@ -82,12 +82,13 @@ def _read(path: Path) -> str:
         raise InputError(f"the catalogue {path} cannot be read: {error}") from None
 
 
-def _laid_over(base: Mapping[str, Any], own: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+def laid_over(base: Mapping[str, Any], own: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+    """Lay one catalogue document over another, entry by entry; `place` is where in it one stands."""
     merged = dict(base)
     for key, value in own.items():
         there = base.get(key)
         if isinstance(value, dict) and isinstance(there, dict):
-            merged[key] = _laid_over(there, value, key if not place else f"{place}.{key}")
+            merged[key] = laid_over(there, value, key if not place else f"{place}.{key}")
         elif key in _IDENTITY and _are_tables(value):
             merged[key] = _matched(there or [], value, _IDENTITY[key])
         elif place.startswith("names.") and isinstance(value, list) and isinstance(there, list):
@@ -100,7 +101,7 @@ def _laid_over(base: Mapping[str, Any], own: Mapping[str, Any], place: str = "")
 def _matched(base: list[dict[str, Any]], own: list[dict[str, Any]], identity: str) -> list[dict[str, Any]]:
     merged = {each.get(identity): each for each in base}
     for each in own:
-        merged[each.get(identity)] = _laid_over(merged.get(each.get(identity), {}), each)
+        merged[each.get(identity)] = laid_over(merged.get(each.get(identity), {}), each)
     return list(merged.values())
 
 

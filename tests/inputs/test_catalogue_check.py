@@ -7,6 +7,7 @@ import pytest
 from torchenv.actions.catalogue import check
 from torchenv.catalogue import Catalogue
 from torchenv.errors import ToolFailed
+from torchenv.indexes import Fetch
 from torchenv.network import Missing
 from torchenv.tables import Table
 
@@ -77,15 +78,21 @@ SERVED = {
 }
 
 
-def differences(served: dict[str, list[str]], root: str | None = None) -> list[str]:
-    pages = {f"{root or ROOT}/{place}/": files for place, files in served.items()}
+def fetching(served: dict[str, list[str]], root: str = ROOT) -> Fetch:
+    """Make up an index that serves these files."""
+    pages = {f"{root}/{place}/": files for place, files in served.items()}
 
     def fetch(url: str) -> str | Missing:
         if url not in pages:
             return Missing(403)
         return "".join(f'<a href="{each}">{each}</a>' for each in pages[url])
 
-    return [f"{each.code}: {each}" for each in check(CATALOGUE, fetch, root)]
+    return fetch
+
+
+def differences(served: dict[str, list[str]], root: str | None = None) -> list[str]:
+    found = check(CATALOGUE, fetching(served, root or ROOT), root)
+    return [f"{each.code}: {each}" for each in found]
 
 
 def test_an_index_that_is_as_the_catalogue_says_gives_no_difference() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ class Index:
 
     def __init__(self) -> None:
         self.requests: list[str] = []
+        self.seconds_before_wheels = 0.0
         self._places: defaultdict[str, dict[str, Wheel]] = defaultdict(dict)
         self._damaged: set[str] = set()
         self.root = ""
@@ -47,6 +49,12 @@ class Index:
     def add(self, place: str, *wheels: Wheel) -> None:
         for wheel in wheels:
             self._places[place][wheel.file_name] = wheel
+
+    def places(self) -> tuple[str, ...]:
+        return tuple(self._places)
+
+    def wheels(self, place: str) -> tuple[Wheel, ...]:
+        return tuple(self._places[place].values())
 
     def remove(self, place: str, project: str) -> None:
         held = self._places[place]
@@ -78,6 +86,8 @@ class Index:
         """Give the status, content type and body for one path."""
         place, _, last = unquote(path).strip("/").rpartition("/")
         lacking = 403 if place.startswith("whl") else 404
+        if last.endswith(".whl"):
+            time.sleep(self.seconds_before_wheels)
         if last.endswith((".whl", ".metadata")):
             wheel = self._places[place].get(last.removesuffix(".metadata"))
             if wheel is None:

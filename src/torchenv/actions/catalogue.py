@@ -19,13 +19,14 @@ class Difference:
     """One thing that the catalogue says otherwise than the index.
 
     Codes: release-new, backend-missing, backend-new, platform-missing, platform-new, python-missing,
-    python-new, companion-missing, companion-new.
+    python-new, companion-missing, companion-new. `subject` is the platform, Python or companion meant.
     """
 
     code: str
     torch: Version
     backend: str | None
     message: str
+    subject: str | None = None
 
     def __str__(self) -> str:
         where = f"torch {self.torch}" if self.backend is None else f"torch {self.torch} ({self.backend})"
@@ -88,8 +89,9 @@ def _news(catalogue: Catalogue, pages: _Pages) -> Iterator[Difference]:
 def _of_backend(
     release: Release, backend: Backend, pages: _Pages, left_out: frozenset[str]
 ) -> Iterator[Difference]:
-    def differs(code: str, message: str) -> Difference:
-        return Difference(code=code, torch=release.version, backend=backend.tag, message=message)
+    def differs(code: str, message: str, subject: str | None = None) -> Difference:
+        tag = backend.tag
+        return Difference(code=code, torch=release.version, backend=tag, message=message, subject=subject)
 
     # macOS wheels carry no label.
     labels = {backend.local, None}
@@ -101,18 +103,19 @@ def _of_backend(
         return
     served = frozenset(name for each in wheels for name in each.platforms)
     for platform in sorted(backend.platforms - served):
-        yield differs("platform-missing", f"has no wheel for {platform}")
+        yield differs("platform-missing", f"has no wheel for {platform}", platform)
     for platform in sorted(served - backend.platforms - left_out):
-        yield differs("platform-new", f"has wheels for {platform}, which is not listed")
+        yield differs("platform-new", f"has wheels for {platform}, which is not listed", platform)
     # macOS takes its wheels from the package index, which is not asked here.
     for platform in sorted(each for each in backend.platforms & served if not each.startswith("darwin")):
         here = [each for each in wheels if platform in each.platforms]
         pythons = frozenset(python for each in here for python in each.pythons)
         listed = frozenset(release.pythons_of(backend, platform))
-        for python in sorted(listed - pythons, key=_by_number):
-            yield differs("python-missing", f"has no wheel for Python {python} on {platform}")
-        for python in sorted(pythons - listed, key=_by_number):
-            yield differs("python-new", f"has a wheel for Python {python} on {platform}, which is not listed")
+        for python in sorted(listed - pythons, key=by_number):
+            yield differs("python-missing", f"has no wheel for Python {python} on {platform}", python)
+        for python in sorted(pythons - listed, key=by_number):
+            said = f"has a wheel for Python {python} on {platform}, which is not listed"
+            yield differs("python-new", said, python)
     for companion in release.companions.values():
         yield from _of_companion(release, backend, companion, pages)
 
@@ -132,8 +135,10 @@ def _of_companion(
         torch=release.version,
         backend=backend.tag,
         message=f"{what} {presence}, and the catalogue {thought}",
+        subject=companion.name,
     )
 
 
-def _by_number(python: str) -> tuple[Version, bool]:
+def by_number(python: str) -> tuple[Version, bool]:
+    """Order Pythons such as `3.9`, `3.14` and `3.14t` by their numbers."""
     return Version(python.rstrip("t")), python.endswith("t")

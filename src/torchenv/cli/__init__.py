@@ -40,7 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "remove": ("remove", "delete environments that nobody needs; their locks stay"),
     "prune": ("prune", "delete what is old and needed by nobody"),
     "restore": ("restore", "build a removed environment again from its lock"),
-    "catalogue": ("catalogue", "what PyTorch publishes: show, or check it against the indexes"),
+    "catalogue": ("catalogue", "what PyTorch publishes: show it, check it against the indexes, update it"),
 }
 
 INTERRUPTED = 130

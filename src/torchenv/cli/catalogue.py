@@ -1,17 +1,25 @@
-"""`torchenv catalogue`: what PyTorch publishes, and whether the indexes agree."""
+"""`torchenv catalogue`: what PyTorch publishes, whether the indexes agree, and what they correct."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
 
-from torchenv.cli.context import Context
+from torchenv.cli.context import Context, read_text
+
+if TYPE_CHECKING:
+    from torchenv.actions.catalogue import Difference
 
 FOUND_SOMETHING = 1
 
 
 def options(parser: ArgumentParser) -> None:
     """Declare what the command takes."""
-    parser.add_argument("what", choices=("show", "check"), help="print it, or compare it with the indexes")
+    parser.add_argument(
+        "what",
+        choices=("show", "check", "update"),
+        help="print it, compare it with the indexes, or write what they correct into a catalogue of your own",
+    )
     parser.add_argument("version", nargs="?", help="only these releases: a version, a line or a range")
     parser.add_argument(
         "--catalogue", metavar="FILE", help="a catalogue of your own, laid over the packaged one"
@@ -31,17 +39,44 @@ def run(arguments: Namespace, context: Context) -> int:
         else:
             context.out(catalogue_text(releases))
         return 0
-    return _check(context)
+    return _update(context) if arguments.what == "update" else _check(context)
 
 
 def _check(context: Context) -> int:
-    from torchenv.actions.catalogue import check
     from torchenv.tables import plain
 
-    differences = check(context.catalogue, context.fetch, root=context.environ.get("TORCHENV_TORCH_INDEX"))
+    differences = _differences(context)
     if context.arguments.json:
         document = {"schema": "torchenv.catalogue-check/1", "differences": plain(differences)}
         context.print_json(document)
     else:
         context.out("\n".join(map(str, differences)) or "the catalogue agrees with the indexes")
     return FOUND_SOMETHING if differences else 0
+
+
+def _update(context: Context) -> int:
+    from torchenv.actions.update_catalogue import UNTOLD, corrections, write
+    from torchenv.resources import laid_over
+    from torchenv.tables import Table
+
+    differences = _differences(context)
+    corrected = corrections(context.catalogue, differences)
+    own, path = context.own_catalogue, context.own_catalogue_path
+    if corrected:
+        before = Table.from_toml(read_text(own, "the catalogue"), str(own)).raw() if own else {}
+        write(path, laid_over(before, corrected))
+        context.say(f"wrote {path}")
+    for each in differences:
+        if each.code in UNTOLD:
+            context.say(f"note: {each}: what it needs of a machine is on no index; a newer torchenv may know")
+    context.out(
+        "\n".join(str(each) for each in differences if each.code not in UNTOLD) or "nothing to correct"
+    )
+    return 0
+
+
+def _differences(context: Context) -> tuple[Difference, ...]:
+    from torchenv.actions.catalogue import check
+
+    root = context.environ.get("TORCHENV_TORCH_INDEX") or context.profile.index.torch
+    return check(context.catalogue, context.fetch, root=root)

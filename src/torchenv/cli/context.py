@@ -106,16 +106,25 @@ class Context:
 
     @property
     def own_catalogue(self) -> Path | None:
-        """The user's own: `--catalogue`, else TORCHENV_CATALOGUE, else the one among the user's settings."""
-        named = getattr(self.arguments, "catalogue", None) or self.environ.get("TORCHENV_CATALOGUE")
-        if named:
-            return self.cwd / named
-        if self.home is None:
+        """The user's own catalogue; one that was named must be there, and the usual place may be empty."""
+        if self._named_catalogue:
+            return self.cwd / self._named_catalogue
+        if self.home is None or not self.own_catalogue_path.is_file():
             return None
+        return self.own_catalogue_path
+
+    @property
+    def own_catalogue_path(self) -> Path:
+        """Where it is or would be: `--catalogue`, else TORCHENV_CATALOGUE, else among the user's settings."""
+        if self._named_catalogue:
+            return self.cwd / self._named_catalogue
         from platformdirs import user_config_path
 
-        path = user_config_path("torchenv", appauthor=False) / "catalogue.toml"
-        return path if path.is_file() else None
+        return user_config_path("torchenv", appauthor=False) / "catalogue.toml"
+
+    @property
+    def _named_catalogue(self) -> str | None:
+        return getattr(self.arguments, "catalogue", None) or self.environ.get("TORCHENV_CATALOGUE")
 
     @cached_property
     def profile(self) -> Profile:

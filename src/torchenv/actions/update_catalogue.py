@@ -1,0 +1,100 @@
+"""Write into the user's own catalogue what the indexes say otherwise than the packaged one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from torchenv.actions.catalogue import Difference, by_number
+from torchenv.catalogue import SCHEMA, Catalogue, Release
+from torchenv.errors import InputError
+
+HEADER = """\
+What PyTorch's indexes serve, where that is not what torchenv's packaged catalogue says.
+Written by `torchenv catalogue update`; entries of your own may be added, and stay.\
+"""
+
+# An index serves files. What a new build needs of a driver or a GPU is nowhere in them.
+UNTOLD = frozenset({"release-new", "backend-new"})
+
+
+def corrections(catalogue: Catalogue, differences: Iterable[Difference]) -> dict[str, Any]:
+    """Turn differences into entries for a catalogue that is laid over this one; empty where none can be."""
+    told = [each for each in differences if each.code not in UNTOLD]
+    releases = {each.version: each for each in catalogue.releases}
+    versions = dict.fromkeys(each.torch for each in told)
+    each_release = (
+        _release(releases[version], [each for each in told if each.torch == version]) for version in versions
+    )
+    entries = [each for each in each_release if len(each) > 1]
+    return {"schema": SCHEMA, "release": entries} if entries else {}
+
+
+def write(path: Path, document: Mapping[str, Any]) -> None:
+    """Write the user's catalogue at once; raises `InputError` where its place refuses."""
+    import tomlkit
+
+    text = tomlkit.document()
+    for line in HEADER.splitlines():
+        text.add(tomlkit.comment(line))
+    text.update(document)
+    beside = path.with_name(f"{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(tomlkit.dumps(text), encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def _release(release: Release, told: list[Difference]) -> dict[str, Any]:
+    entry: dict[str, Any] = {"version": str(release.version)}
+    if backends := list(_backends(release, told)):
+        entry["backend"] = backends
+    if companions := list(_companions(release, told)):
+        entry["companion"] = companions
+    return entry
+
+
+def _backends(release: Release, told: list[Difference]) -> Iterator[dict[str, Any]]:
+    for backend in release.backends:
+        mine = [each for each in told if each.backend == backend.tag]
+        entry: dict[str, Any] = {"tag": backend.tag}
+        if any(each.code == "backend-missing" for each in mine):
+            entry["platforms"] = []
+        elif changed := _changed(backend.platforms, mine, "platform"):
+            entry["platforms"] = changed
+        listed = release.pythons if backend.pythons is None else backend.pythons
+        if changed := _changed(listed, mine, "python"):
+            entry["pythons"] = sorted(changed, key=by_number)
+        if len(entry) > 1:
+            yield entry
+
+
+def _companions(release: Release, told: list[Difference]) -> Iterator[dict[str, Any]]:
+    for companion in release.companions.values():
+        mine = [each for each in told if each.subject == companion.name]
+        if not mine:
+            continue
+        there = {str(each.backend) for each in mine if each.code == "companion-new"}
+        gone = {str(each.backend) for each in mine if each.code == "companion-missing"}
+        known = companion.backends
+        if known is None:
+            known = frozenset(each.tag for each in release.backends) - companion.missing
+        yield {
+            "name": companion.name,
+            "backends": sorted((known | there) - gone),
+            "missing": sorted((companion.missing | gone) - there),
+        }
+
+
+def _changed(listed: Iterable[str], told: list[Difference], kind: str) -> list[str] | None:
+    new = {each.subject for each in told if each.code == f"{kind}-new" and each.subject}
+    # A Python that one platform lacks and another has stays listed: the index is asked before a build.
+    missing = (
+        {each.subject for each in told if each.code == f"{kind}-missing"} if kind == "platform" else set()
+    )
+    if not new and not missing:
+        return None
+    return sorted((set(listed) | new) - missing)
