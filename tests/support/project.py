@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from torchenv.cli import COMMANDS
 from torchenv.cli.context import Context
 from torchenv.cli.parser import Parser
 from torchenv.errors import TorchenvError
+from torchenv.installers import interpreter_in
+from torchenv.process import Command, Programs
 
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -140,3 +143,9 @@ class Project:
         """The bytes of every file that `lock` writes."""
         found = (*self.directory.glob("pylock.*.toml"), *self.directory.glob("torchenv.lock.toml"))
         return {each.name: each.read_bytes() for each in found}
+
+
+def said_by(environment: Path, code: str) -> str:
+    """Ask the Python of an environment."""
+    command = Command((str(interpreter_in(environment)), "-I", "-B", "-c", code))
+    return Programs(os.environ)(command).check("ask the environment").strip()
