@@ -111,8 +111,9 @@ class Target:
     """A kind of machine that a team locks for.
 
     `python` is a minor such as `3.12` or `3.14t`; without a `backend` it is what such a machine needs, and
-    `capability` says which: `8.9` of an NVIDIA GPU, `gfx1100` of an AMD one. `index` is where torch comes
-    from: `torch` is PyTorch's own, `packages` the package index, which has one build a platform.
+    `capability` says which: `8.9` of an NVIDIA GPU, `gfx1100` of an AMD one. `torch` is another version than
+    the profile's. `index` is where torch comes from: `torch` is PyTorch's own, `packages` the package index,
+    which has one build a platform.
     """
 
     name: str
@@ -120,6 +121,7 @@ class Target:
     python: str
     backend: str | None = None
     capability: str | None = None
+    torch: str | None = None
     index: str = "torch"
 
 
@@ -312,13 +314,14 @@ def _metrics(table: Table) -> Mapping[str, Metric]:
 def _targets(tables: tuple[Table, ...]) -> tuple[Target, ...]:
     targets: dict[str, Target] = {}
     for table in tables:
-        table.only({"name", "platform", "python", "backend", "capability", "index"})
+        table.only({"name", "platform", "python", "backend", "capability", "torch", "index"})
         target = Target(
             name=named(table, "name"),
             platform=table.get("platform", str),
             python=_minor(table),
             backend=table.maybe("backend", str),
             capability=_capability(table),
+            torch=table.maybe("torch", str),
             index=table.one_of("index", TARGET_INDEXES, "torch"),
         )
         if target.name in targets:

@@ -265,8 +265,8 @@ def test_each_lock_installs_without_torchenv(team: Project, tmp_path: Path) -> N
     by_pip = tmp_path / "by pip"
     run(Command((uv, "venv", "--no-config", "--python", sys.executable, str(by_pip)))).check("make it")
     pip = (str(interpreter_in(by_pip)), "-I", str(carried_pip() / "pip"), "install", "--no-compile")
-    words = (*pip, "--no-deps", "--requirement", lock)
-    run(Command(words, env={"PIP_CONFIG_FILE": os.devnull})).check("install with pip alone")
+    asked = (*pip, "--no-deps", "--requirement", lock)
+    run(Command(asked, env={"PIP_CONFIG_FILE": os.devnull})).check("install with pip alone")
 
     assert files_in(by_uv) == files_in(by_pip)
     assert said_by(by_pip, "import torch; print(torch.__version__)") == "2.15.0+cpu"

@@ -142,6 +142,8 @@ def add_targets(text: str, targets: tuple[Target, ...]) -> str:
         table.add("python", target.python)
         if target.backend is not None:
             table.add("backend", target.backend)
+        if target.torch is not None:
+            table.add("torch", target.torch)
         listed.append(table)
     return tomlkit.dumps(document)
 

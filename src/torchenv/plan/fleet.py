@@ -20,23 +20,34 @@ SCHEMA = "torchenv.fleet/1"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of machine as a target would name it, and the release that it gets."""
+    """A kind of machine as a target would name it, and the release that it gets.
+
+    `line` is the line that its target must name, where the backend alone would give a newer release.
+    """
 
     platform: str
     python: str
     backend: str
     release: Version
+    line: str | None = None
 
     @property
     def name(self) -> str:
-        """A name that may be part of a file's name: `rocm7-14`, `cu132-windows-x86-64`."""
-        where = "" if self.platform == "linux-x86_64" else f"-{self.platform}"
-        return f"{self.backend}{where}".replace(".", "-").replace("_", "-")
+        """A name that may be part of a file's name: `rocm7-14`, `cu132-windows-x86-64`, `cpu-2-14`."""
+        where = None if self.platform == "linux-x86_64" else self.platform
+        parts = [each for each in (self.backend, where, self.line) if each]
+        return "-".join(parts).replace(".", "-").replace("_", "-")
 
     @property
     def target(self) -> Target:
         """The target that stands for it in a profile."""
-        return Target(name=self.name, platform=self.platform, python=self.python, backend=self.backend)
+        return Target(
+            name=self.name,
+            platform=self.platform,
+            python=self.python,
+            backend=self.backend,
+            torch=self.line,
+        )
 
     def __str__(self) -> str:
         return f"{self.name} (torch {self.release}, {self.platform}, Python {self.python})"
@@ -44,12 +55,17 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A machine of the fleet: its own plan, and of the fewest targets the one that serves it."""
+    """A machine of the fleet: its own plan and kind, and of the fewest targets the one that serves it."""
 
     name: str
     plan: Plan
     kind: Kind | None
     served_by: Kind | None
+
+    @property
+    def held_back(self) -> bool:
+        """Whether the fewest targets give it an older release than it could have."""
+        return bool(self.kind and self.served_by and self.served_by.release < self.kind.release)
 
     @property
     def reason(self) -> str:
@@ -81,10 +97,10 @@ class Fleet:
 
     def needed(self, profile: Profile) -> tuple[Target, ...]:
         """Give the targets that its machines need and that a profile does not have yet."""
-        had = {(each.platform, each.backend) for each in profile.targets}
+        had = {(each.platform, each.backend, each.torch) for each in profile.targets}
         kinds = dict.fromkeys(each.kind for each in self.members if each.kind)
-        new = {(each.platform, each.backend): each for each in reversed(kinds)}
-        return tuple(each.target for key, each in reversed(new.items()) if key not in had)
+        new = {(each.platform, each.backend, each.line): each.target for each in reversed(kinds)}
+        return tuple(target for key, target in reversed(new.items()) if key not in had)
 
     def to_document(self) -> dict[str, Any]:
         """Give the `torchenv.fleet/1` document."""
@@ -99,6 +115,11 @@ class Fleet:
                     "backend": each.backend,
                     "torch": str(each.release),
                     "serves": [member.name for member in self.members if member.served_by == each],
+                    "holds_back": [
+                        member.name
+                        for member in self.members
+                        if member.served_by == each and member.held_back
+                    ],
                 }
                 for each in self.targets
             ],
@@ -109,7 +130,7 @@ def fleet(hosts: Mapping[str, Host], wish: Wish, catalogue: Catalogue) -> Fleet:
     """Decide for each machine, then find the fewest of the kinds needed that serve all of them together."""
     asks = {name: Question(host=host, wish=wish, catalogue=catalogue) for name, host in hosts.items()}
     plans = {name: resolve(ask) for name, ask in asks.items()}
-    kinds = {name: _kind(plan, hosts[name]) for name, plan in plans.items()}
+    kinds = {name: _kind(plan, asks[name]) for name, plan in plans.items()}
     # The newest first, so that of two sets of one size the newer is found.
     candidates = sorted({each for each in kinds.values() if each}, key=_age, reverse=True)
     serves = {
@@ -147,11 +168,19 @@ def _greedily(serves: Mapping[Kind, frozenset[str]], everyone: frozenset[str]) -
     return tuple(taken)
 
 
-def _kind(plan: Plan, host: Host) -> Kind | None:
+def _kind(plan: Plan, ask: Question) -> Kind | None:
     build = plan.build
     if build is None:
         return None
-    return Kind(host.platform, build.python.minor, build.backend.tag, build.release.version)
+    wanted = ask.catalogue.matching(ask.wish.version)[0]
+    held = build.release != wanted and wanted.backend(build.backend.tag) is not None
+    return Kind(
+        platform=ask.host.platform,
+        python=build.python.minor,
+        backend=build.backend.tag,
+        release=build.release.version,
+        line=build.release.line if held else None,
+    )
 
 
 def _age(kind: Kind) -> tuple[Version, str, str, str]:
@@ -170,7 +199,8 @@ def _serves(kind: Kind, ask: Question) -> bool:
         fallback=False,
     )
     build = resolve(replace(ask, wish=wish)).build
-    return build is not None and build.backend.tag == kind.backend
+    # A build for devices that a machine does not have serves it as little as one it cannot run.
+    return build is not None and build.backend.tag == kind.backend and not build.unproven
 
 
 def _chosen(
@@ -187,7 +217,7 @@ def _row(member: Member) -> dict[str, Any]:
         "outcome": member.plan.outcome.value,
         "torch": str(member.kind.release) if member.kind else None,
         "backend": member.kind.backend if member.kind else None,
-        "target": member.served_by.name if member.served_by else None,
+        "target": member.kind.name if member.kind else None,
         "reason": member.reason,
         "opens": member.opens,
     }

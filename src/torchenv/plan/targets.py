@@ -48,6 +48,7 @@ def planned(
     """
     wish = replace(
         wish_of(profile, torch_index=torch_index),
+        version=target.torch or profile.torch.version,
         packages=packages,
         python=target.python,
         free_threaded=target.python.endswith("t"),

@@ -16,16 +16,18 @@ def fleet_text(fleet: Fleet) -> str:
 def _lines(fleet: Fleet) -> Iterator[str]:
     rows = [("host", "torch", "backend", "target", "reason")]
     for each in fleet.members:
-        kind, target = each.kind, each.served_by
-        torch, backend = (str(kind.release), kind.backend) if kind else ("none", "-")
-        rows.append((each.name, torch, backend, target.name if target else "-", each.reason))
+        kind = each.kind
+        decided = (str(kind.release), kind.backend, kind.name) if kind else ("none", "-", "-")
+        rows.append((each.name, *decided, each.reason))
     yield columns(rows)
     if fleet.targets:
         count = len(fleet.targets)
         yield f"the fewest targets that serve {'them all' if not fleet.left_out else 'the others'}: {count}"
         for kind in fleet.targets:
-            names = ", ".join(each.name for each in fleet.members if each.served_by == kind)
-            yield f"  {kind} serves {names}"
+            served = [each for each in fleet.members if each.served_by == kind]
+            held = [each.name for each in served if each.held_back]
+            back = f", and holds back {', '.join(held)}" if held else ""
+            yield f"  {kind} serves {', '.join(each.name for each in served)}{back}"
     for each in fleet.members:
         if each.opens:
             yield f"{each.name}: {each.opens}"
