@@ -20,7 +20,7 @@ from torchenv.installers.pip import carried_pip
 from torchenv.installers.uv import uv_program
 from torchenv.lock import Lock
 from torchenv.manifest import Manifest
-from torchenv.process import Command, Programs
+from torchenv.process import Command, Programs, together
 from torchenv.store import Store
 
 pytestmark = pytest.mark.skipif(
@@ -86,6 +86,14 @@ def test_a_new_lock_makes_a_new_environment_beside_the_one_in_use(team: Project)
     assert (before.current, after.current) == (1, 2)
     assert after.switches[-1].why == "sync"
     assert said_by(Path(after.number(1).path), "import numpy; print(numpy.__version__)") == "2.3.0"
+
+
+def test_several_that_sync_at_once_build_one_environment(team: Project) -> None:
+    team.run("lock")
+    words = (sys.executable, "-m", "torchenv", "sync", "--quiet")
+    runs = together(Programs(team.environ), [Command(words, cwd=team.directory)] * 4)
+    assert [(each.code, each.out) for each in runs] == [(0, "1\n")] * 4
+    assert [each.number for each in manifest(team).environments] == [1]
 
 
 def test_what_would_be_built_is_said_and_nothing_is_made(team: Project) -> None:

@@ -11,6 +11,7 @@ from packaging.version import Version
 
 from torchenv.actions.adopt import Fallback, in_use
 from torchenv.actions.building import build, committed, not_as_locked, nothing_left_behind
+from torchenv.actions.built import built_already
 from torchenv.actions.carry import lock_with
 from torchenv.actions.fetchable import expiring
 from torchenv.actions.inside import Report, activation, look, mismatches
@@ -80,6 +81,9 @@ def create(order: Order, ports: Ports) -> Made:
     store, say, wanted = ports.store, ports.say, order.build
     with store.locked(f"torchenv create {order.plan.requested}"), nothing_left_behind(ports):
         manifest = store.clear_unfinished()
+        if order.lock and (there := built_already({order.lock.digest}, manifest, store)):
+            # Another run built it while this one waited.
+            return Made(environment=there, new=False)
         manifest, fallback = in_use(manifest, order.host, order.catalogue, ports)
         _say_what_is_left_alone(order.host, fallback, ports)
 

@@ -11,6 +11,7 @@ from torchenv.cli.project import Project
 from torchenv.lockset import LockSet
 
 if TYPE_CHECKING:
+    from torchenv.actions.create import Made
     from torchenv.actions.ports import Ports
     from torchenv.lock import Lock
     from torchenv.lockset import LockedTarget
@@ -38,15 +39,16 @@ def run(arguments: Namespace, context: Context) -> int:
 
     project = Project.of(context)
     locked = project.needed()
-    environment = built_already(_digests(locked, arguments.target, project), context.store)
+    locks = _digests(locked, arguments.target, project)
+    environment = built_already(locks, context.store.read(), context.store)
     if environment is not None:
-        context.say(f"environment {environment} equals its lock: nothing was made")
         return _finished(environment, context, made=False)
     fit = _suited(locked, project, context)
     if arguments.dry_run:
         context.out(f"target {fit.target} would be built from {fit.target.file}")
         return 0
-    return _finished(_built(fit, project, context), context, made=True)
+    made = _built(fit, project, context)
+    return _finished(made.environment, context, made=made.new)
 
 
 def _digests(locked: LockSet, named: str | None, project: Project) -> frozenset[str]:
@@ -67,7 +69,7 @@ def _suited(locked: LockSet, project: Project, context: Context) -> Fit:
     return suited(locked, ask, context.arguments.target, torch_index=torch_index)
 
 
-def _built(fit: Fit, project: Project, context: Context) -> Environment:
+def _built(fit: Fit, project: Project, context: Context) -> Made:
     from torchenv.actions.create import Order, create
     from torchenv.render.environment import made_text
 
@@ -85,8 +87,9 @@ def _built(fit: Fit, project: Project, context: Context) -> Environment:
         ignored=context.inherited.ignored,
     )
     made = create(order, _ports(lock, fit.target, context))
-    context.say(made_text(made, order))
-    return made.environment
+    if made.new:
+        context.say(made_text(made, order))
+    return made
 
 
 def _ports(lock: Lock, target: LockedTarget, context: Context) -> Ports:
@@ -111,22 +114,25 @@ def _ports(lock: Lock, target: LockedTarget, context: Context) -> Ports:
     return ports
 
 
-def _use(environment: Environment, context: Context) -> None:
+def _use(environment: Environment, context: Context) -> bool:
     from torchenv.actions.switch import use
     from torchenv.render.switch import switch_text
 
     proof = context.profile.smoke.required
     switched = use(str(environment.number), context.store, context.outside, why="sync", proof=proof)
-    context.say(switch_text(switched))
+    if switched.moved:
+        context.say(switch_text(switched))
+    return switched.moved
 
 
 def _finished(environment: Environment, context: Context, *, made: bool) -> int:
-    if context.arguments.use:
-        _use(environment, context)
+    if not made:
+        context.say(f"environment {environment} equals its lock: nothing was made")
+    switched = context.arguments.use and _use(environment, context)
     if context.arguments.json:
         from torchenv.render.environment import shown
 
-        context.print_json({**shown(environment, context.store), "made": made})
+        context.print_json({**shown(environment, context.store), "made": made, "switched": switched})
     else:
         context.out(str(environment.number))
     return 0
