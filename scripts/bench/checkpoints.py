@@ -4,7 +4,8 @@ one run.
     python scripts/bench/checkpoints.py FILE TORCH_PYTHON
 
 FILE is what `make_metadata.py` wrote; TORCH_PYTHON is the Python of an environment with torch
-2.15. Each measurement is a process of its own; torch's import is not counted in its time.
+2.15. Each measurement is a process of its own; torch's import is not counted in its time, which
+is that of the processor.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ import gc, json, resource, sys, time
 path = sys.argv[1]
 """
 END = """
-took = time.perf_counter() - begun
+took = time.process_time() - begun
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 print(json.dumps({"seconds": took, "peak": peak}))
 """
 TORCH = """
 import pickle, torch, torch.distributed.checkpoint.metadata, torch.distributed.checkpoint.filesystem
-begun = time.perf_counter()
+begun = time.process_time()
 # What FileSystemReader.read_metadata does.
 with open(path, "rb") as file:
     metadata = pickle.load(file)
 """
 OURS = """
 from torchenv.checkpoints import dcp, downgrade
-begun = time.perf_counter()
+begun = time.process_time()
 with open(path, "rb", buffering=0) as file:
     data = file.read()
 """
@@ -46,7 +47,7 @@ DOWNGRADE = "found = downgrade.downgrade(data, '2.14')"
 
 def main(file: str, torch_python: str) -> int:
     size = Path(file).stat().st_size
-    torch = measure(torch_python, START + TORCH + END, file)
+    torch = least(torch_python, START + TORCH + END, file)
     show("torch read_metadata", torch, torch)
     failed = False
     for name, body, most_time, most_memory in (
@@ -54,12 +55,17 @@ def main(file: str, torch_python: str) -> int:
         ("verdict", VERDICT, 0.25, size + 64 * MIB),
         ("downgrade", DOWNGRADE, 0.6, 0.8 * torch["peak"]),
     ):
-        found = measure(sys.executable, START + OURS + body + END, file)
+        found = least(sys.executable, START + OURS + body + END, file)
         show(name, found, torch)
         within = found["seconds"] <= most_time * torch["seconds"] and found["peak"] <= most_memory
         print(f"  at most {most_time} and {most_memory / MIB:.0f} MiB: {'yes' if within else 'NO'}")
         failed = failed or not within
     return failed
+
+
+def least(python: str, program: str, file: str) -> dict[str, float]:
+    """Give the run of three that took the least time: the machine may have other work, too."""
+    return min((measure(python, program, file) for _ in range(3)), key=lambda run: run["seconds"])
 
 
 def measure(python: str, program: str, file: str) -> dict[str, float]:

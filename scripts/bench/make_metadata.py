@@ -32,7 +32,7 @@ def main(target: Path, tensors: int = 100_000, chunks: int = 8) -> None:
     storage: dict[Any, Any] = {}
     for n in range(tensors):
         name = f"model.layers.{n // 100}.block.{n % 100}.weight"
-        rows, columns = 8 * (16 + n % 4001), 64 + n % 509
+        rows, columns = 1024 * (1 + n % 4), 1024 * (1 + n % 3)  # as models repeat their layers
         piece = rows // chunks
         properties = TensorProperties(dtype=dtypes[n % 2], strides=(columns, 1))
         parts = []

@@ -371,7 +371,7 @@ def _release(table: Table, parts: _Parts) -> Release:
 def _backend(table: Table, parts: _Parts) -> Backend:
     table.only(_BACKEND_KEYS)
     return Backend(
-        tag=table.get("tag", str),
+        tag=_tag(table),
         needs=_needs(table, parts),
         local=table.maybe("local", str),
         platforms=frozenset(table.strings("platforms")),
@@ -380,6 +380,14 @@ def _backend(table: Table, parts: _Parts) -> Backend:
         certainty=table.one_of("certainty", CERTAINTIES),
         source=table.get("source", str),
     )
+
+
+def _tag(table: Table) -> str:
+    tag = table.get("tag", str)
+    # It becomes part of an address and of a directory's name.
+    if not re.fullmatch(r"[a-z][a-z0-9.]*", tag):
+        raise table.wrong("tag", f"{tag!r} cannot name a backend")
+    return tag
 
 
 def _needs(table: Table, parts: _Parts) -> Needs:

@@ -31,7 +31,7 @@ class SharedDisk(Disk):
         self._machine = machine
         self._locks = locks
 
-    def try_to_lock(self, handle: int) -> bool | None:  # noqa: ARG002
+    def try_to_lock(self, handle: int) -> bool | None:
         return True if self._locks else None
 
     def node(self) -> str:

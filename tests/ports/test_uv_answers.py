@@ -35,7 +35,7 @@ class Answering:
     def __init__(self) -> None:
         self.projects: list[str] = []
 
-    def __call__(self, command: Command, *, timeout: float | None = None) -> Completed:  # noqa: ARG002
+    def __call__(self, command: Command, *, timeout: float | None = None) -> Completed:
         return Completed(command, 0, self._answer(command), "")
 
     def _answer(self, command: Command) -> str:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import threading
 import time
+from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ class Index:
         self._places: defaultdict[str, dict[str, Wheel]] = defaultdict(dict)
         self._damaged: set[str] = set()
         self.root = ""
+        self.login: tuple[str, str] | None = None
 
     @property
     def torch_root(self) -> str:
@@ -78,6 +80,13 @@ class Index:
 
     def asked_for(self, place: str, project: str) -> bool:
         return any(path.startswith(f"/{place}/{project}/") for path in self.requests)
+
+    def lets_in(self, authorization: str | None) -> bool:
+        """Whether a request may be answered; `login` None lets everybody in."""
+        if self.login is None:
+            return True
+        pair = b64encode(":".join(self.login).encode()).decode()
+        return authorization == f"Basic {pair}"
 
     def forget(self) -> None:
         self.requests.clear()
@@ -147,7 +156,13 @@ def serving(index: Index) -> Iterator[Index]:
             self._send(body=False)
 
         def _send(self, *, body: bool) -> None:
-            status, kind, content = index.answer(self.path, self.headers.get("Accept", ""))
+            if self.path.startswith("http://"):
+                # Asked as a proxy, the server answers for every host alike.
+                self.path = "/" + self.path.split("/", 3)[3]
+            if index.lets_in(self.headers.get("Authorization")):
+                status, kind, content = index.answer(self.path, self.headers.get("Accept", ""))
+            else:
+                status, kind, content = 401, "text/plain", b"who are you?"
             total = len(content)
             tag = f'"{hashlib.md5(content, usedforsecurity=False).hexdigest()}"'
             if status == 200 and self.headers.get("If-None-Match") == tag:
@@ -160,6 +175,8 @@ def serving(index: Index) -> Iterator[Index]:
                 end = min(int(last), total - 1) if first and last else total - 1
                 content = content[start : end + 1]
                 self.send_header("Content-Range", f"bytes {start}-{end}/{total}")
+            if status == 401:
+                self.send_header("WWW-Authenticate", 'Basic realm="mirror"')
             self.send_header("Accept-Ranges", "bytes")
             self.send_header("ETag", tag)
             if self.path.startswith("/simple/") and self.path.endswith(".whl"):

@@ -20,7 +20,7 @@ from torchenv.actions.create import Made, Order, create
 from torchenv.actions.ports import Ports
 from torchenv.disk import Disk
 from torchenv.host import Host, Interpreter, SeenEnvironment
-from torchenv.indexes import fetcher
+from torchenv.indexes import Fetch, fetcher
 from torchenv.installers import LockRequest, interpreter_in
 from torchenv.installers.uv import Uv, uv_program
 from torchenv.packages import of_profile
@@ -58,6 +58,13 @@ def hardware(host: Host) -> str:
     return json.dumps(devices)
 
 
+class RoomyDisk(Disk):
+    """As a disk on which a real torch would find room, for the made-up ones are small."""
+
+    def free_space(self, path: Path) -> int:
+        return 1 << 40
+
+
 @dataclass
 class Workshop:
     """Makes environments in `root` from what `index` serves; `said` is what people were told."""
@@ -67,6 +74,10 @@ class Workshop:
     environ: dict[str, str]
     said: list[str] = field(default_factory=list)
     offline: bool = False
+
+    @property
+    def fetch(self) -> Fetch:
+        return fetcher(logins=self.environ.get("NETRC"))
 
     @property
     def store(self) -> Store:
@@ -93,10 +104,10 @@ class Workshop:
         runner = run(Programs(environ))
         order = self.order(host, version, profile=profile, run=runner, **wish)
         ports = Ports(
-            store=Store(self.root, say=self.said.append, disk=disk),
+            store=Store(self.root, say=self.said.append, disk=disk or RoomyDisk()),
             installer=Uv(runner, program=uv_program(), offline=self.offline),
             run=runner,
-            fetch=fetcher(),
+            fetch=self.fetch,
             say=self.said.append,
             now=lambda: NOW,
         )
@@ -115,7 +126,7 @@ class Workshop:
         question = Question(host=host, wish=asked, catalogue=catalogue)
         plan = resolve(question)
         if not self.offline:
-            plan = asked_again(plan, question, fetcher(), run)
+            plan = asked_again(plan, question, self.fetch, run)
         along = of_profile(
             profile.packages, "profile", self.root, lambda path: path.read_text("utf-8"), catalogue
         )

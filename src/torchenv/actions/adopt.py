@@ -37,12 +37,13 @@ class Fallback:
 
 def adopt(path: Path, catalogue: Catalogue, ports: Ports) -> Environment:
     """Record the environment at `path`; raises `InputError` where there is none or it has no torch."""
+    installation = describe(path)
+    if installation.torch is None:
+        hint = "give the directory of an environment with torch in it"
+        raise InputError(f"{path}: there is no torch in this environment", hint=hint)
     with ports.store.locked(f"torchenv adopt {path}"):
         manifest = ports.store.clear_unfinished()
-        manifest, fallback = adopted(manifest, describe(path), catalogue, ports)
-        if fallback.environment.torch is None:
-            hint = "give the directory of an environment with torch in it"
-            raise InputError(f"{path}: there is no torch in this environment", hint=hint)
+        manifest, fallback = adopted(manifest, installation, catalogue, ports)
         ports.store.write(manifest)
         ports.store.write_fingerprint(fallback.environment.number, fallback.before.text)
         ports.store.remake_current(manifest)

@@ -176,9 +176,7 @@ def _holds(installation: Installation, lock: Lock, build: Build) -> bool:
 def _check_room(order: Order, lock: Lock, ports: Ports) -> None:
     """Refuse before anything is built what the disk would refuse half way."""
     directory = ports.store.environments
-    # A wheel takes about twice its size once it is unpacked, and a copy of it stays in the cache.
-    needed = 2 * sum(file.size or 0 for package in lock.packages for file in package.files[:1])
-    free = ports.store.free_space()
+    needed, free = _needed_space(order, lock), ports.store.free_space()
     if needed > free:
         said = f"about {needed >> 20} MiB are needed for {directory}, and {free >> 20} MiB are free"
         raise WorkspaceError(said, hint="free some space, or choose another disk with --root DIR")
@@ -189,6 +187,15 @@ def _check_room(order: Order, lock: Lock, ports: Ports) -> None:
         if not length.fits:
             hint = f"choose a --root that is {length.too_many} characters shorter, or set LongPathsEnabled"
             raise WorkspaceError(f"paths under {site} would be too long: {length}", hint=hint)
+
+
+def _needed_space(order: Order, lock: Lock) -> int:
+    known = sum(file.size or 0 for package in lock.packages for file in package.files[:1])
+    # PyTorch's index gives no sizes: there it is what the release takes with an accelerator's libraries.
+    release, vendor = order.build.release, order.build.backend.vendor
+    usual = 0 if vendor == "cpu" else release.download_mib.get(order.host.platform, 0) << 20
+    # Unpacked, a wheel takes about twice its size.
+    return 2 * max(known, usual)
 
 
 def _begun(manifest: Manifest, order: Order, python: Path, ports: Ports) -> tuple[Manifest, Environment]:

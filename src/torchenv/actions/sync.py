@@ -42,12 +42,12 @@ def _named(locked: LockSet, ask: Question, named: str, torch_index: str | None) 
             hint="`torchenv sync` without a name takes the target that suits it",
         )
     (fit,) = fits((target,), ask, torch_index=torch_index, by_hand=True)
-    if fit.plan.build is None:
+    if not fit.fits:
         raise NothingSuits(f"target {named} does not fit this machine: {_why(fit)}", hint=fit.plan.hint)
     return fit
 
 
 def _why(fit: Fit) -> str:
-    if fit.plan.build is not None:
+    if fit.fits:
         return "is for a device, and none was seen here"
     return fit.plan.why[0] if fit.plan.why else "does not fit this machine"

@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, TextIOWrapper):
-        # A path may hold what the terminal's encoding does not; JSON knows these escapes too.
+        # A path may hold what the terminal's encoding does not.
         sys.stdout.reconfigure(errors="backslashreplace")
     if words in (["--version"], ["-V"]):
         from torchenv import __version__

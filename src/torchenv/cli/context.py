@@ -353,10 +353,10 @@ class Context:
         return datetime.now(UTC).replace(microsecond=0)
 
     def print_json(self, document: Mapping[str, Any]) -> None:
-        """Print a document on stdout."""
+        """Print a document on stdout, in ASCII: no encoding of a terminal stands in its way."""
         import json
 
-        self.out(json.dumps(document, indent=2, ensure_ascii=False))
+        self.out(json.dumps(document, indent=2))
 
     def _user_data(self) -> Path:
         if self.home is None:

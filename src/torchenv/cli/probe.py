@@ -25,7 +25,7 @@ def run(arguments: Namespace, context: Context) -> int:
     import json
 
     host = _host(arguments, context)
-    document = json.dumps(host.to_document(), indent=2, ensure_ascii=False)
+    document = json.dumps(host.to_document(), indent=2)
     if arguments.output:
         _write(context.cwd / arguments.output, document)
     elif arguments.json:

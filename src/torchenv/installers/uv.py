@@ -69,8 +69,8 @@ class Uv:
             cache.mkdir(parents=True, exist_ok=True)
             same = cache.stat().st_dev == environment.stat().st_dev
             cloning = same and can_clone(cache, environment)
-        except OSError:
-            # A cache in which nothing may be written is one that uv only reads, or complains of itself.
+        except (OSError, UnicodeEncodeError):
+            # A cache in which nothing may be written, or whose name this locale cannot spell, is uv's affair.
             return "copy"
         return link_mode(self._link_mode, can_clone=cloning, same_file_system=same)
 

@@ -45,6 +45,7 @@ def explain_block(search: Search, wanted: Sequence[Release], fallback: Build | N
         _without_restriction(search, wanted),
         *_older(search, wanted),
         _driver_that_opens(refused, ask),
+        _python_that_opens(refused, ask),
         *(each.message for each in refused if each.code == "driver-too-new"),
     ]
     hint = "; ".join(dict.fromkeys(each for each in hints if each))
@@ -67,6 +68,22 @@ def _driver_that_opens(refused: Sequence[Rejection], ask: Question) -> str | Non
             floor = backend.needs.floor.by_system[driver_system(ask.host)]
             return f"driver {floor} or newer opens torch {release.line}"
     return None
+
+
+def _python_that_opens(refused: Sequence[Rejection], ask: Question) -> str | None:
+    first = next((each for each in refused if each.code in _ABOUT_PYTHON), None)
+    if first is None:
+        return None
+    release = next(each for each in ask.catalogue.releases if each.version == first.torch)
+    pythons = ", ".join(each for each in release.pythons if each.endswith("t") == ask.wish.free_threaded)
+    if ask.wish.python:
+        return f"name another with --python (torch {release.line} has wheels for {pythons}), or leave it out"
+    if ask.wish.offline:
+        return f"leave --offline out, and one is fetched, or install one of Python {pythons}"
+    return None
+
+
+_ABOUT_PYTHON = frozenset({"no-interpreter", "python-too-old", "python-too-new"})
 
 
 def _conflict(search: Search, wanted: Sequence[Release]) -> Explanation | None:

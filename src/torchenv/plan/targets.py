@@ -95,6 +95,11 @@ class Fit:
     target: LockedTarget
     plan: Plan
 
+    @property
+    def fits(self) -> bool:
+        """Whether the host can use exactly what was locked."""
+        return self.plan.build is not None and self.plan.build.backend.tag == self.target.backend
+
 
 def fits(
     targets: Sequence[LockedTarget], ask: Question, *, torch_index: str | None = None, by_hand: bool = False
@@ -116,7 +121,7 @@ def best(found: Sequence[Fit], ask: Question) -> Fit | None:
 
     A build for devices that are not here serves nobody here.
     """
-    proven = [each for each in found if each.plan.build is not None and not each.plan.build.unproven]
+    proven = [each for each in found if each.fits and each.plan.build and not each.plan.build.unproven]
     here = {each.minor for each in ask.host.pythons}
 
     def rank(fit: Fit) -> tuple[object, ...]:
@@ -137,7 +142,8 @@ def _question(target: LockedTarget, ask: Question, torch_index: str | None, *, b
         version=target.torch.partition("+")[0],
         python=target.python,
         free_threaded=target.python.endswith("t"),
-        backends=(target.backend,),
+        # Of the package index's builds there is one a platform, which a CPU runs too.
+        backends=(target.backend,) if target.index == "torch" else (),
         by_hand=by_hand,
         fallback=False,
         torch_index=torch_index,

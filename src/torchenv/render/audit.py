@@ -124,4 +124,4 @@ def _location(path: str) -> dict[str, Any]:
 
 
 def _dumped(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(value, indent=2) + "\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,9 +70,8 @@ def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
     lock = store.lock_path(environment.number)
     if lock.is_file():
         yield f"lock: {lock}"
-    held = constraints_path(Path(environment.path))
-    if held.is_file():
-        yield f"to add to it: uv pip install --python {environment.path} -c {held} PACKAGE"
+    if constraints_path(Path(environment.path)).is_file():
+        yield f"to add to it: {_adding_to(environment)}"
 
 
 def _made_lines(made: Made, order: Order) -> Iterator[str]:
@@ -93,6 +93,12 @@ def _made_lines(made: Made, order: Order) -> Iterator[str]:
         yield from (f"    {each}" for each in made.changed_by_others[:5])
     if order.build.unproven:
         yield "  unproven: it has not run on a device yet"
-    held = constraints_path(Path(environment.path))
-    yield f"  to add to it: uv pip install --python {environment.path} -c {held} PACKAGE"
+    yield f"  to add to it: {_adding_to(environment)}"
     yield f"next: torchenv run -e {number} -- python -c 'import torch; print(torch.__version__)'"
+
+
+def _adding_to(environment: Environment) -> str:
+    """Write the command that adds a package by hand and replaces nothing that is there."""
+    held = constraints_path(Path(environment.path))
+    words = ["uv", "pip", "install", "--python", environment.path, "-c", str(held), "PACKAGE"]
+    return shlex.join(words)

@@ -17,15 +17,18 @@ def decision_text(plan: Plan) -> str:
     return "\n".join((*_decision(plan), *_warnings(plan)))
 
 
+def refusal_text(plan: Plan) -> str:
+    """Tell what stands around a refusal, whose reason and remedy the error itself says."""
+    return "\n".join((*_devices(plan), *_warnings(plan), *_passed_over(plan)))
+
+
 def _lines(plan: Plan) -> Iterator[str]:
     yield from _decision(plan)
     yield from _warnings(plan)
     if plan.build is not None:
         yield f"advice: {plan.advice.verdict}" + _because(plan.advice.reasons)
         yield f"with pip alone: {pip_command(plan.build)}"
-    if plan.rejected:
-        yield "passed over:"
-        yield from (f"  {each}" for each in plan.rejected)
+    yield from _passed_over(plan)
     if plan.pythons:
         yield "interpreters passed over:"
         yield from (f"  Python {each.version} ({each.path}): {each.why}" for each in plan.pythons)
@@ -40,6 +43,10 @@ def _decision(plan: Plan) -> Iterator[str]:
     yield from (f"because {each}" for each in plan.why)
     if plan.hint:
         yield f"hint: {plan.hint}"
+    yield from _devices(plan)
+
+
+def _devices(plan: Plan) -> Iterator[str]:
     for device in plan.devices:
         state = "served" if device.served else "not served"
         yield f"device: {device.vendor} {device.index} {device.name}: {state}"
@@ -57,6 +64,12 @@ def _index(build: Build) -> str:
 
 def _warnings(plan: Plan) -> Iterator[str]:
     yield from (f"note: {each.message}" for each in plan.warnings)
+
+
+def _passed_over(plan: Plan) -> Iterator[str]:
+    if plan.rejected:
+        yield "passed over:"
+        yield from (f"  {each}" for each in plan.rejected)
 
 
 def _because(reasons: tuple[str, ...]) -> str:

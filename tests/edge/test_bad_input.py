@@ -1,0 +1,258 @@
+"""Whatever is wrong with the input is one line that names it, one that says what to do, and an exit code."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.support.terminal import Terminal
+
+HOST = Path(__file__).parents[1] / "data" / "hosts" / "rtx-4090-driver-580.json"
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Terminal:
+    return Terminal.within(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("creat 2.15", "'creat' is not a command\nhint: did you mean `create`?"),
+        ("xyz", "'xyz' is not a command\nhint: `torchenv --help` lists the commands"),
+        ("create --bakend cpu", "torchenv create does not take --bakend\nhint: did you mean `--backend`?"),
+        (
+            "create 2.15 2.14",
+            "torchenv create does not take 2.14\nhint: `torchenv create --help` lists what it takes",
+        ),
+        (
+            "create --root",
+            (
+                "torchenv create: argument --root: expected one argument\n"
+                "hint: `torchenv create --help` lists what it takes"
+            ),
+        ),
+        ("create 2.51", "torch 2.51 is not in the catalogue\nhint: did you mean `2.15`?"),
+        (
+            "create newest",
+            (
+                "'newest' is not a torch version\n"
+                "hint: write a version (2.15.0), a line (2.15), a range (>=2.14,<2.16) or `latest`"
+            ),
+        ),
+        (
+            "create 2.15 --backend cu1322",
+            "'cu1322' is not a backend of any release\nhint: did you mean `cu132`?",
+        ),
+        (
+            "create 2.15 --backend opencl",
+            "'opencl' is not a backend of any release\nhint: `torchenv catalogue show` lists all backends",
+        ),
+        ("create --devices one", "--devices 'one' is not a list of numbers\nhint: write --devices 0,1"),
+        (
+            "create --devices 3",
+            "--devices 3 names no device of this host\nhint: it has 0 (NVIDIA GeForce RTX 4090)",
+        ),
+        (
+            "create --capability ada",
+            "--capability 'ada' is not a compute capability\nhint: write --capability 8.9",
+        ),
+        ("create --profile finetun", "there is no profile 'finetun'\nhint: did you mean `finetune`?"),
+        (
+            "show ../..",
+            "no environment is called '../..'\nhint: `torchenv list` shows the environments there are",
+        ),
+    ],
+)
+def test_a_word_that_means_nothing_is_named(terminal: Terminal, words: str, said: str) -> None:
+    host = ("--host", HOST) if words.startswith("create") else ()
+    ended = terminal.type(*words.split(), *host)
+    assert (ended.code, ended.out, ended.err) == (2, "", f"error: {said}\n")
+    assert left_in(terminal) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[torch]\nversion = "2.15"\n', "schema is missing"),
+        (
+            "schema = 7\n",
+            "schema: is 7, and this torchenv reads 1\nhint: a newer torchenv wrote it: upgrade torchenv",
+        ),
+        (
+            'schema = 1\n[torch]\nverson = "2.15"\n',
+            "torch.verson is not a setting\nhint: did you mean `version`?",
+        ),
+        ("schema = 1\n[troch]\n", "troch is not a setting\nhint: did you mean `torch`?"),
+        ("schema = 1\n[torch]\nversion = 2.15\n", "torch.version: must be a string, not a number"),
+        (
+            'schema = 1\n[torch]\npackages = "torchvision"\n',
+            "torch.packages: must be a list, not the string 'torchvision'",
+        ),
+        (
+            'schema = 1\n[backend]\nprefer = "newst"\n',
+            "backend.prefer: 'newst' is not one of default, newest\nhint: did you mean `newest`?",
+        ),
+        (
+            'schema = 1\nname = "../../elsewhere"\n',
+            ("name: '../../elsewhere' is not a name\nhint: use lower-case letters, digits and hyphens"),
+        ),
+        (
+            'schema = 1\n[index]\ntorch = "mirror.example/whl"\n',
+            "index.torch: 'mirror.example/whl' is not an address that begins with https:// or file://",
+        ),
+    ],
+)
+def test_a_mistake_in_a_profile_is_named_by_file_and_key(terminal: Terminal, text: str, said: str) -> None:
+    (terminal.cwd / "train.toml").write_text(text, "utf-8")
+    ended = terminal.type("create", "2.15", "--profile", "train.toml", "--host", HOST)
+    assert (ended.code, ended.out, ended.err) == (2, "", f"error: train.toml: {said}\n")
+    assert left_in(terminal) == ["train.toml"]
+
+
+def test_a_profile_that_is_no_toml_is_named_with_the_line(terminal: Terminal) -> None:
+    (terminal.cwd / "train.toml").write_text("schema = 1\n[torch\n", "utf-8")
+    ended = terminal.type("create", "2.15", "--profile", "train.toml", "--host", HOST)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("error: train.toml: not valid TOML: ")
+    assert "line 2" in ended.err
+
+
+def test_a_typo_in_the_projects_own_file_is_named(terminal: Terminal) -> None:
+    (terminal.cwd / "torchenv.toml").write_text('schema = 1\n[torch]\nverson = "2.15"\n', "utf-8")
+    ended = terminal.type("create", "--host", HOST)
+    assert ended.error == (
+        2,
+        "error: torchenv.toml: torch.verson is not a setting\nhint: did you mean `version`?\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            HOST.read_text("utf-8")[:300],
+            "not valid JSON: ",
+        ),
+        ("[]", "the document is a list, not an object\n"),
+        ("{}", "schema is missing\n"),
+        ('{"schema": "torchenv.host/9"}', "schema: "),
+        (
+            '{"schema": "torchenv.host/1", "machine": "x86_64", "system": 5}',
+            "system: must be a string, not a whole number\n",
+        ),
+        (
+            HOST.read_text("utf-8").replace('"found"', '"maybe"', 1),
+            "nvidia.status: 'maybe' is not one of found, absent, unreadable\n",
+        ),
+    ],
+)
+def test_a_broken_host_file_is_named(terminal: Terminal, text: str, said: str) -> None:
+    (terminal.cwd / "node.json").write_text(text, "utf-8")
+    ended = terminal.type("create", "2.15", "--host", "node.json")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"error: node.json: {said}")
+    assert left_in(terminal) == ["node.json"]
+
+
+def test_a_file_that_is_not_there_is_named(terminal: Terminal) -> None:
+    assert terminal.type("plan", "--host", "node.json").error == (
+        2,
+        f"error: the host file {terminal.cwd / 'node.json'} cannot be read: No such file or directory\n",
+    )
+    assert terminal.type("plan", "--profile", "train.toml").error == (
+        2,
+        f"error: the profile {terminal.cwd / 'train.toml'} cannot be read: No such file or directory\n",
+    )
+
+
+def test_a_backend_whose_name_would_leave_the_workspace_is_refused(terminal: Terminal) -> None:
+    (terminal.cwd / "own.toml").write_text(
+        'schema = 1\n[[release]]\nversion = "2.15.0"\n[release.default]\ncpu = "../../../elsewhere"\n'
+        '[[release.backend]]\ntag = "../../../elsewhere"\nkind = "cpu"\n'
+        'platforms = ["linux-x86_64"]\ncertainty = "inferred"\nsource = "a test"\n',
+        "utf-8",
+    )
+    ended = terminal.type("create", "2.15", "--catalogue", "own.toml", "--backend", "../../../elsewhere")
+    assert ended.code == 2
+    assert ended.err.startswith(f"error: {terminal.cwd / 'own.toml'}, over the packaged catalogue.toml: ")
+    assert ended.err.endswith("tag: '../../../elsewhere' cannot name a backend\n")
+    assert left_in(terminal) == ["own.toml"]
+
+
+def test_no_interpreter_and_no_network_says_what_would_help(terminal: Terminal) -> None:
+    ended = terminal.type("create", "2.15", "--backend", "cpu", "--offline", PATH="")
+    assert ended.error == (
+        3,
+        (
+            "error: nothing was made: torch 2.15.0 (cpu): no Python was found on this host,"
+            " and none may be fetched\n"
+            "hint: leave --offline out, and one is fetched, or install one of Python"
+            " 3.11, 3.12, 3.13, 3.14, 3.15\n"
+        ),
+    )
+    assert left_in(terminal) == []
+
+
+def test_an_interpreter_that_is_named_and_not_there_is_named_by_its_whole_path(terminal: Terminal) -> None:
+    ended = terminal.type("create", "2.15", "--backend", "cpu", "--python", "py/bin/python")
+    assert ended.code == 3
+    named = terminal.cwd / "py/bin/python"
+    assert f"error: nothing was made: torch 2.15.0 (cpu): {named} is not a Python that can be run here\n" in (
+        ended.err
+    )
+
+
+def test_a_workspace_that_cannot_be_made_is_named(terminal: Terminal) -> None:
+    (terminal.cwd / "file").write_text("", "utf-8")
+    ended = terminal.type("adopt", "nowhere", "--root", "file/workspace")
+    assert ended.code == 2
+    host = ("--host", HOST.with_name("cpu-only-linux.json"))
+    ended = terminal.type("create", "2.15", "--root", "file/workspace", "--offline", *host)
+    assert ended.error == (
+        5,
+        (
+            f"error: {terminal.cwd}/file/workspace: Not a directory\n"
+            "hint: choose another place with `--root DIR` or TORCHENV_HOME\n"
+        ),
+    )
+    assert left_in(terminal) == ["file"]
+
+
+def test_a_home_that_cannot_be_written_is_named_with_the_way_out(terminal: Terminal) -> None:
+    (terminal.cwd / "file").write_text("", "utf-8")
+    del terminal.environ["UV_CACHE_DIR"]
+    home = terminal.cwd / "file" / "home"
+    host = ("--host", HOST.with_name("cpu-only-linux.json"))
+    ended = terminal.type("create", "2.15", "--offline", *host, HOME=str(home))
+    assert ended.error == (
+        4,
+        (
+            f"error: the cache {home}/.cache/uv cannot be made: Not a directory\n"
+            "hint: set UV_CACHE_DIR to a directory that can be written, on a disk with room\n"
+        ),
+    )
+    assert terminal.built() == []
+
+
+def test_a_directory_that_is_gone_is_said_to_be_gone(terminal: Terminal) -> None:
+    gone = terminal.cwd / "gone"
+    gone.mkdir()
+    script = f'cd "{gone}" && rmdir "{gone}" && exec "$@"'
+    done = subprocess.run(
+        ["/bin/sh", "-c", script, "sh", *terminal.argv("list")],
+        env=terminal.environ,
+        cwd=terminal.cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: the current directory no longer exists\nhint: change to one that does\n",
+    )
+
+
+def left_in(terminal: Terminal) -> list[str]:
+    return sorted(each.name for each in terminal.cwd.iterdir() if each.name != ".git")

@@ -1,0 +1,128 @@
+"""Stopped by a signal at any time, `torchenv create` ends its programs, clears what it began and says 130."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.index import Index, serving
+from tests.support.terminal import Ended, Terminal
+from tests.support.world import world
+
+pytestmark = pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="the wheels are for Linux x86_64"
+)
+
+
+class SlowIndex(Index):
+    """Keeps silent about one file until it is told to go on, and says when it was asked for it."""
+
+    def __init__(self, wheels: Index) -> None:
+        super().__init__()
+        self._places = wheels._places
+        self.slow = ""
+        self.asked, self.go_on = threading.Event(), threading.Event()
+
+    def answer(self, path: str, accept: str) -> tuple[int, str, bytes]:
+        if self.slow and path.endswith(self.slow):
+            self.asked.set()
+            self.go_on.wait(60)
+        return super().answer(path, accept)
+
+
+@pytest.fixture
+def index() -> Iterator[SlowIndex]:
+    with serving(SlowIndex(world())) as served:
+        assert isinstance(served, SlowIndex)
+        yield served
+        served.go_on.set()
+
+
+# The page that is read before anything else, one that uv reads to choose, and a wheel, which only the install
+# fetches: its METADATA lies beside it.
+MOMENTS = {
+    "asking": "/whl/cpu/torch/",
+    "choosing": "/simple/filelock/",
+    "installing": "/simple/numpy-2.3.0-py3-none-any.whl",
+}
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_signal_ends_it_within_moments_and_leaves_nothing(
+    terminal: Terminal, index: SlowIndex, name: str, moment: str
+) -> None:
+    (terminal.cwd / "torchenv.toml").write_text('schema = 1\n[packages]\nrequirements = ["numpy"]\n', "utf-8")
+    index.slow = MOMENTS[moment]
+    ended = stopped(terminal, index, getattr(signal, name))
+    assert (ended.code, ended.err.splitlines()[-1]) == (130, "interrupted")
+    assert "Traceback" not in ended.err
+    assert ended.out == ""
+    assert terminal.built() == []
+    assert list(terminal.workspace.glob("locks/*")) == []
+    assert programs_with(str(terminal.workspace)) == []
+
+    index.slow = ""
+    assert terminal.create("--json").json["state"] == "ready"
+
+
+def test_a_kill_without_a_chance_is_cleared_by_the_next_run(terminal: Terminal, index: SlowIndex) -> None:
+    (terminal.cwd / "torchenv.toml").write_text('schema = 1\n[packages]\nrequirements = ["numpy"]\n', "utf-8")
+    index.slow = "/simple/numpy-2.3.0-py3-none-any.whl"
+    ended = stopped(terminal, index, signal.SIGKILL)
+    assert ended.code == -signal.SIGKILL
+    assert len(terminal.built()) == 1
+    left = terminal.type("list", "--json").json["environments"]
+    assert [each["state"] for each in left] == ["building"]
+
+    index.slow = ""
+    index.go_on.set()
+    again = terminal.create("--json")
+    assert (again.json["number"], again.json["state"]) == (2, "ready")
+    assert (
+        f"clearing environment {left[0]['number']} ({left[0]['name']}), which was left unfinished\n"
+        in again.err
+    )
+    assert terminal.built() == [Path(again.json["path"]).name]
+
+
+def stopped(terminal: Terminal, index: SlowIndex, signal_number: int) -> Ended:
+    """Start a create, wait until it asks for the slow file, and send it a signal."""
+    chosen = ("create", "2.15", "--backend", "cpu", "--python", sys.executable)
+    child = subprocess.Popen(
+        terminal.argv(*chosen),
+        cwd=terminal.cwd,
+        env=terminal.environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert index.asked.wait(60)
+        child.send_signal(signal_number)
+        out, err = child.communicate(timeout=30)
+    finally:
+        child.kill()
+        child.wait()
+    return Ended(child.returncode, out, err)
+
+
+def programs_with(words: str) -> list[str]:
+    """Name the programs that run with these words in their command line."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = each.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+        except OSError:
+            continue
+        if words in line and each.parent.name != str(os.getpid()):
+            found.append(line)
+    return found
