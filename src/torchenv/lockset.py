@@ -87,6 +87,10 @@ class LockSet:
         """The digest of what was wanted, `sha256:…`."""
         return digest(json.dumps(self.wanted, sort_keys=True, default=date.isoformat).encode())
 
+    def made_from(self, wanted: Mapping[str, Any], catalogue: str) -> bool:
+        """Whether it was decided from the same profile and the same catalogue."""
+        return self.wanted == wanted and self.catalogue == catalogue
+
     def target(self, name: str) -> LockedTarget:
         """Give the target of this name; raises `InputError` where there is none."""
         found = next((each for each in self.targets if each.name == name), None)

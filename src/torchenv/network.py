@@ -6,10 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPResponse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchenv.errors import IndexFailed, InputError
+
+if TYPE_CHECKING:
+    from http.client import HTTPResponse
 
 TIME_LIMIT = 8.0
 
@@ -82,6 +85,7 @@ class Network:
         self, url: str, headers: Mapping[str, str], method: str = "GET"
     ) -> Iterator[HTTPResponse | Missing]:
         # Only a command that asks an index pays for these imports.
+        from http.client import HTTPException
         from ssl import create_default_context
         from urllib.error import HTTPError
         from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener

@@ -1,11 +1,13 @@
-"""The real package index locks torch 2.15 for four platforms from one machine, and this one builds its own."""
+"""The real package index locks torch 2.15 for four platforms from here, and this machine builds its own."""
 
 from __future__ import annotations
 
 import json
 import platform
+import shutil
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,10 +47,12 @@ MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path: Path) -> Iterator[Path]:
     targets = (TARGET.format(name=n, platform=each, python=MINOR) for n, each in PLATFORMS.items())
     (tmp_path / "torchenv.toml").write_text(PROFILE + "".join(targets), "utf-8")
-    return tmp_path
+    yield tmp_path
+    # Five gigabytes, and pytest keeps the folders of its last runs.
+    shutil.rmtree(tmp_path)
 
 
 def test_torch_2_15_is_locked_for_four_platforms_and_built_here(project: Path) -> None:
@@ -56,7 +60,7 @@ def test_torch_2_15_is_locked_for_four_platforms_and_built_here(project: Path) -
     files = {}
     for name in PLATFORMS:
         text = (project / f"pylock.{name}.toml").read_text("utf-8")
-        packages = {each.name: each for each in Pylock.from_dict(tomllib.loads(text)).packages}
+        packages = {str(each.name): each for each in Pylock.from_dict(tomllib.loads(text)).packages}
         assert str(packages["torch"].version) == "2.15.0"
         assert str(packages["torchvision"].version) == "0.29.2"
         (wheel,) = packages["torch"].wheels or ()

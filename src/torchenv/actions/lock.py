@@ -30,7 +30,8 @@ class Order:
     """What is to be locked, and who decides.
 
     `wanted` is what the profile's file says of it, `carried` what is asked for beside torch, `before` the
-    locks there are, by target. `upgrade` names packages that may become newer; None means all of them.
+    locks there are, by target, and `same` says that they were made from the same. `upgrade` names packages
+    that may become newer; None means all of them.
     """
 
     profile: Profile
@@ -42,6 +43,7 @@ class Order:
     torch_index: str | None = None
     package_index: str | None = None
     before: Mapping[str, Lock] = field(default_factory=dict)
+    same: bool = False
     upgrade: frozenset[str] | None = frozenset()
 
 
@@ -170,6 +172,7 @@ def _locked(target: Target, plan: Plan, order: Order, installer: Installer) -> L
         exclude_newer=order.profile.packages.exclude_newer,
         kept=before.text if before and order.upgrade is not None else None,
         upgrade=order.upgrade or frozenset(),
+        bound=_bound(before, build.index) if before and order.same and not order.upgrade else frozenset(),
     )
     try:
         chosen, settled = lock_with(order.carried, request, installer)
@@ -181,6 +184,10 @@ def _locked(target: Target, plan: Plan, order: Order, installer: Installer) -> L
     about = {"target": target.name, "torch": build.torch, "backend": build.backend.tag}
     because = (*_because(target, plan, order.catalogue), *lost)
     return chosen.with_tool("torchenv", {**about, **({"because": list(because)} if because else {})})
+
+
+def _bound(before: Lock, torch_index: str | None) -> frozenset[str]:
+    return frozenset(each.name for each in before.packages if each.index == torch_index)
 
 
 def _target(target: Target, plan: Plan, made: Lock | None, order: Order) -> LockedTarget:

@@ -153,7 +153,7 @@ def _order(project: Project, context: Context) -> Order:
     carried = of_profile(profile.packages, PROJECT_FILE, project.directory, read, catalogue)
     for note in carried.notes:
         context.say(f"note: {note.message}")
-    given = context.arguments.upgrade or []
+    given, found = context.arguments.upgrade or [], project.locked
     return Order(
         profile=profile,
         wanted=project.wanted,
@@ -164,6 +164,7 @@ def _order(project: Project, context: Context) -> Order:
         torch_index=context.torch_index(profile),
         package_index=context.package_index,
         before=_before(project),
+        same=bool(found and found.made_from(project.wanted, context.catalogue_digest)),
         upgrade=None if True in given else frozenset(given),
     )
 

@@ -28,9 +28,10 @@ class Project:
     @classmethod
     def of(cls, context: Context) -> Project:
         """Find the project that the command was started in; raises `InputError` where it has no profile."""
-        directory = context.project or context.cwd
-        if not (directory / PROJECT_FILE).is_file():
-            raise InputError(f"there is no {PROJECT_FILE} in {directory}", hint="`torchenv init` writes one")
+        directory = context.project
+        if directory is None or not (directory / PROJECT_FILE).is_file():
+            where = directory or context.cwd
+            raise InputError(f"there is no {PROJECT_FILE} in {where}", hint="`torchenv init` writes one")
         return cls(directory, read_text(directory / PROJECT_FILE, "the profile"))
 
     @cached_property

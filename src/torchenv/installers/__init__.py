@@ -25,7 +25,7 @@ class LockRequest:
     macOS that is to be served. Files uploaded on `exclude_newer` or later are left out, torch's
     family aside, since PyTorch's index gives no dates. `kept` is the text of the lock that was made
     before: its versions stay where they still fit, but for the names in `upgrade` and for what was
-    yanked since.
+    yanked since. `bound` are names of `family` that the same request is known to need.
     """
 
     requirements: tuple[str, ...]
@@ -42,6 +42,7 @@ class LockRequest:
     exclude_newer: date | None = None
     kept: str | None = None
     upgrade: frozenset[str] = frozenset()
+    bound: frozenset[str] = frozenset()
 
 
 class Installer(Protocol):

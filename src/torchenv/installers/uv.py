@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from torchenv.installers.trouble import conflict, explained
 from torchenv.isolation import can_clone, link_mode
 from torchenv.lock import Lock, written
 from torchenv.process import Command, Completed, Runner
+from torchenv.tables import Table
 
 
 class Uv:
@@ -33,7 +35,7 @@ class Uv:
     def lock(self, request: LockRequest) -> Lock:
         with tempfile.TemporaryDirectory(prefix="torchenv-") as folder:
             raw, bound = self._resolve(request, Path(folder))
-        package_index = request.package_index or default_index(self._run, self._program)
+        package_index = request.package_index or self._default_index
         index_of = {
             package["name"]: request.torch_index if package["name"] in bound else package_index
             for package in raw["packages"]
@@ -74,6 +76,10 @@ class Uv:
             return "copy"
         return link_mode(self._link_mode, can_clone=cloning, same_file_system=same)
 
+    @cached_property
+    def _default_index(self) -> str | None:
+        return default_index(self._run, self._program)
+
     def _resolve(self, request: LockRequest, folder: Path) -> tuple[dict[str, Any], frozenset[str]]:
         """Resolve until every package of torch's family is bound to torch's index.
 
@@ -81,10 +87,9 @@ class Uv:
         (triton-rocm) shows itself first, as chosen from the wrong index or not found there, and is
         then listed.
         """
-        import tomllib
-
         family = request.family if request.torch_index else frozenset()
         bound = frozenset(map(name_of, request.requirements)) if request.torch_index else frozenset()
+        bound |= family & request.bound
         while True:
             _write_project(folder, project(request, bound), request)
             done = self._run(lock_command(self._program, folder, request))
@@ -93,7 +98,7 @@ class Uv:
                 if yanked := _yanked(done.err) - request.upgrade:
                     request = replace(request, upgrade=request.upgrade | yanked)
                     continue
-                raw = tomllib.loads(done.out)
+                raw = dict(Table.from_toml(done.out, "what uv printed").raw())
                 missed = unbound & {package["name"] for package in raw["packages"]}
                 if not missed:
                     return raw, bound
