@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from torchenv.errors import InputError
-from torchenv.tables import Table
-from torchenv.toml import inline
+from torchenv.tables import Table, toml
 
 if TYPE_CHECKING:
     from packaging.pylock import Package, Pylock
@@ -119,13 +118,13 @@ def written(raw: Mapping[str, Any], *, index_of: Mapping[str, str | None] | None
     packages come in a fixed order, so that whoever writes the same lock writes the same bytes.
     """
     head = {key: value for key, value in raw.items() if key != "packages"} | {"created-by": "torchenv"}
-    lines = [f"{key} = {inline(head[key])}" for key in sorted(head, key=_rank)]
+    lines = [f"{key} = {toml(head[key])}" for key in sorted(head, key=_rank)]
     for package in sorted(raw["packages"], key=lambda each: (each["name"], str(each))):
         index = (index_of or {}).get(package["name"])
         known = {**package, "index": index} if index and _from_index(package) else package
         lines += ["", "[[packages]]"]
         lines += [
-            f"{key} = {_lines(known[key]) if key == 'wheels' else inline(known[key])}"
+            f"{key} = {_lines(known[key]) if key == 'wheels' else toml(known[key])}"
             for key in sorted(known, key=_rank)
         ]
     return "\n".join(lines) + "\n"
@@ -157,7 +156,7 @@ def _from_index(package: Mapping[str, Any]) -> bool:
 
 
 def _lines(wheels: list[Any]) -> str:
-    return "[\n" + "".join(f"    {inline(wheel)},\n" for wheel in wheels) + "]"
+    return "[\n" + "".join(f"    {toml(wheel)},\n" for wheel in wheels) + "]"
 
 
 def _packages(pylock: Pylock, source: str) -> tuple[LockedPackage, ...]:

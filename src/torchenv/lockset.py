@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from torchenv.errors import InputError
-from torchenv.tables import Table
-from torchenv.toml import inline, key
+from torchenv.tables import Table, toml, toml_key
 
 SCHEMA = 1
 FILE = "torchenv.lock.toml"
@@ -121,22 +120,22 @@ class LockSet:
     def _lines(self) -> Iterator[str]:
         yield _HEADER
         yield f"schema = {SCHEMA}"
-        yield f"profile = {inline(self.profile)}"
-        yield f"catalogue = {inline({'compiled': self.compiled, 'digest': self.catalogue})}"
-        yield f"uv = {inline(self.uv)}"
+        yield f"profile = {toml(self.profile)}"
+        yield f"catalogue = {toml({'compiled': self.compiled, 'digest': self.catalogue})}"
+        yield f"uv = {toml(self.uv)}"
         for section, value in self.wanted.items():
             if isinstance(value, Mapping):
-                yield from ("", f"[wanted.{key(section)}]")
-                yield from (f"{key(name)} = {inline(each)}" for name, each in value.items())
+                yield from ("", f"[wanted.{toml_key(section)}]")
+                yield from (f"{toml_key(name)} = {toml(each)}" for name, each in value.items())
         for asked in self.wanted.get("target", ()):
             yield from ("", "[[wanted.target]]")
-            yield from (f"{key(name)} = {inline(each)}" for name, each in asked.items())
+            yield from (f"{toml_key(name)} = {toml(each)}" for name, each in asked.items())
         for target in self.targets:
             yield from ("", "[[target]]")
             for each in fields(target):
                 value = getattr(target, each.name)
                 if value != each.default:
-                    yield f"{each.name} = {inline(list(value) if isinstance(value, tuple) else value)}"
+                    yield f"{each.name} = {toml(list(value) if isinstance(value, tuple) else value)}"
 
 
 def lock_file(target: str) -> str:
@@ -214,7 +213,7 @@ def _decision(decided: Decided) -> str:
 
 
 def _said(value: object) -> str:
-    return "not there" if value is None else inline(value)
+    return "not there" if value is None else toml(value)
 
 
 def _content(directory: Path, name: str) -> bytes:

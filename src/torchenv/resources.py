@@ -10,11 +10,13 @@ from torchenv.errors import InputError
 from torchenv.tables import Table, nearest
 
 if TYPE_CHECKING:
+    from torchenv.audit import Breakages
     from torchenv.catalogue import Catalogue
 
 # importlib.resources would cost 35 ms of every start.
 _PACKAGE = Path(__file__).parent
 CATALOGUE = _PACKAGE / "data" / "catalogue.toml"
+BREAKAGES = _PACKAGE / "data" / "breakages.toml"
 
 # The wheel carries the profiles inside the package; a source checkout has them at its top.
 _CARRIED = _PACKAGE / "profiles"
@@ -56,6 +58,13 @@ def catalogue_digest(own: Path | None = None) -> str:
 
     content = CATALOGUE.read_bytes() + (_read(own).encode() if own is not None else b"")
     return f"sha256:{sha256(content).hexdigest()}"
+
+
+def breakages() -> Breakages:
+    """Read what the newest release breaks in people's code, for the audit."""
+    from torchenv.audit import Breakages
+
+    return Breakages.read(BREAKAGES.read_text(encoding="utf-8"), BREAKAGES.name)
 
 
 def profile_names(directory: Path = PROFILES) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import pytest
 from tests.support.index import Index, serving
 from tests.support.project import Project
 from tests.support.workshop import Workshop
+from tests.support.workspace import Workspace
 from tests.support.world import world
 
 
@@ -31,3 +32,8 @@ def workshop(index: Index, tmp_path: Path) -> Workshop:
 def team(index: Index, workshop: Workshop, tmp_path: Path) -> Project:
     """A project whose targets are a team's machines."""
     return Project(tmp_path / "project", index, {**workshop.environ, "PIP_CACHE_DIR": str(tmp_path / "pip")})
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path)

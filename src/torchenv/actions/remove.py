@@ -107,7 +107,7 @@ def _refuse(environment: Environment, manifest: Manifest, store: Store, running:
 
 
 def _in_way(environment: Environment, running: Running) -> str | None:
-    processes = running(Path(environment.path))
+    processes = running([Path(environment.path)])
     return f"{', '.join(map(str, processes))} still runs from it" if processes else None
 
 
@@ -119,7 +119,7 @@ def _choose(
     pruned = Pruned()
     # The oldest first: each that goes may make another one the only reader of a checkpoint.
     for environment in reversed(built[pruning.keep :]):
-        if pruning.before is not None and manifest.last_used(environment.number) > pruning.before:
+        if pruning.before is not None and manifest.last_used(environment.number) >= pruning.before:
             continue
         why = (
             needed(environment, manifest, store)

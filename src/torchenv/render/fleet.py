@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchenv.plan.fleet import Fleet
-from torchenv.render.columns import columns
+from torchenv.render.environment import columns
 
 
 def fleet_text(fleet: Fleet) -> str:
