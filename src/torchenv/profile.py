@@ -14,6 +14,7 @@ SCHEMA = 1
 INSTALLERS = ("uv", "pip")
 LINK_MODES = ("auto", "copy", "hardlink")
 PREFERENCES = ("default", "newest")
+TARGET_INDEXES = ("torch", "packages")
 
 Command = tuple[str, ...]
 
@@ -99,14 +100,23 @@ class Evaluation:
     timeout: float = 3600.0
 
 
-class Target(NamedTuple):
-    """A kind of machine that a team locks for."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """A kind of machine that a team locks for.
+
+    `python` is a minor such as `3.12` or `3.14t`; without a `backend` it is what such a machine needs, and
+    `capability` says which: `8.9` of an NVIDIA GPU, `gfx1100` of an AMD one. `torch` is another version than
+    the profile's. `index` is where torch comes from: `torch` is PyTorch's own, `packages` the package index,
+    which has one build a platform.
+    """
 
     name: str
     platform: str
     python: str
     backend: str | None = None
     capability: str | None = None
+    torch: str | None = None
+    index: str = "torch"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -298,15 +308,33 @@ def _metrics(table: Table) -> Mapping[str, Metric]:
 def _targets(tables: tuple[Table, ...]) -> tuple[Target, ...]:
     targets: dict[str, Target] = {}
     for table in tables:
-        table.only({"name", "platform", "python", "backend", "capability"})
+        table.only({"name", "platform", "python", "backend", "capability", "torch", "index"})
         target = Target(
             name=named(table, "name"),
             platform=table.get("platform", str),
-            python=table.get("python", str),
+            python=_minor(table),
             backend=table.maybe("backend", str),
-            capability=table.maybe("capability", str),
+            capability=_capability(table),
+            torch=table.maybe("torch", str),
+            index=table.one_of("index", TARGET_INDEXES, "torch"),
         )
         if target.name in targets:
             raise table.wrong("name", f"{target.name!r} names two targets")
         targets[target.name] = target
     return tuple(targets.values())
+
+
+def _minor(table: Table) -> str:
+    python = table.get("python", str)
+    if not re.fullmatch(r"3\.\d+t?", python):
+        raise table.wrong(
+            "python", f"{python!r} is not a minor version such as 3.12, or 3.14t without the GIL"
+        )
+    return python
+
+
+def _capability(table: Table) -> str | None:
+    capability = table.maybe("capability", str)
+    if capability is not None and not re.fullmatch(r"\d{1,2}\.\d|gfx[0-9a-f]{3,4}", capability):
+        raise table.wrong("capability", f"{capability!r} is neither of the form 8.9 nor of the form gfx1100")
+    return capability
