@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torchenv.errors import WorkspaceError
+from torchenv.file_lock import node_name, try_to_lock
 
 # Windows counts 260 with the closing zero, unless LongPathsEnabled is set in its registry.
 WINDOWS_PATH_LIMIT = 259
@@ -20,6 +21,17 @@ class Disk:
 
     Raises `WorkspaceError` where the disk refuses.
     """
+
+    def try_to_lock(self, handle: int) -> bool | None:
+        """Try once to lock an open file against others; None where its file system knows no locks."""
+        return try_to_lock(handle)
+
+    def node(self) -> str:
+        """Tell this machine from others that share the disk; machines made from one image have one name."""
+        try:
+            return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        except OSError:
+            return node_name()
 
     def make_directory(self, path: Path) -> None:
         """Make a directory and those above it, where it is not there."""
@@ -41,6 +53,12 @@ class Disk:
         with explained(old):
             old.replace(new)
             _settle(new.parent)
+
+    def put(self, path: Path, text: str) -> None:
+        """Put a file in place at once: whoever looks sees what was there or all of this."""
+        beside = path.with_name(f".{path.name}.new")
+        self.write(beside, text)
+        self.rename(beside, path)
 
     def link(self, at: Path, target: Path) -> bool:
         """Make a symbolic link to a directory, or say that links are not allowed here."""

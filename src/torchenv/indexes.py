@@ -4,39 +4,31 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from torchenv.errors import IndexFailed, InputError, ToolFailed
+from torchenv.errors import ToolFailed
 from torchenv.host import architecture
+from torchenv.network import Missing, Network, without_login
 
 if TYPE_CHECKING:
     from packaging.tags import Tag
 
-TIME_LIMIT = 8.0
-
 # A simple page in either form; the index takes the first that it knows.
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 
-# PyTorch's index answers 403 for a path that is not there.
-_NOT_THERE = frozenset({403, 404, 410})
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """The index answered that there is no such page."""
-
-    status: int
-
-
 # Gives the text behind a URL; raises `ToolFailed` where nothing that counts as an answer came.
 Fetch = Callable[[str], str | Missing]
+
+# Writes the file behind a URL; raises `IndexFailed` where it cannot be had whole.
+Download = Callable[[str, Path], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,12 +60,24 @@ class Wheel:
         return any(_runs(tag, python) for tag in here)
 
 
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """One file of a project as the page lists it; not every page tells the hash."""
+
+    filename: str
+    url: str
+    requires_python: str | None
+    yanked: bool
+    sha256: str | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProjectPage:
-    """The wheels of one project on one index, yanked ones left out."""
+    """The files of one project on one index, and its wheels, yanked ones left out."""
 
     url: str
     wheels: tuple[Wheel, ...]
+    files: tuple[ListedFile, ...] = ()
 
     @cached_property
     def versions(self) -> frozenset[Version]:
@@ -91,9 +95,14 @@ class ProjectPage:
     @classmethod
     def parse(cls, text: str, url: str, name: str) -> ProjectPage:
         """Read a simple page, HTML (PEP 503) or JSON (PEP 691); raises `ToolFailed` for neither."""
-        files = _json_files(text, url) if text.lstrip().startswith("{") else _html_files(text)
+        files = _json_files(text, url) if text.lstrip().startswith("{") else _html_files(text, url)
         wheels = (_wheel(each, name) for each in files)
-        return cls(url=url, wheels=tuple(each for each in wheels if each is not None and not each.yanked))
+        usable = tuple(each for each in wheels if each is not None and not each.yanked)
+        return cls(url=url, wheels=usable, files=tuple(files))
+
+    def file(self, name: str) -> ListedFile | None:
+        """Find a file by its name, a yanked one too."""
+        return next((each for each in self.files if each.filename == name), None)
 
 
 def project(root: str, tag: str, name: str, fetch: Fetch) -> ProjectPage | None:
@@ -108,119 +117,60 @@ def project(root: str, tag: str, name: str, fetch: Fetch) -> ProjectPage | None:
     return None if isinstance(text, Missing) else ProjectPage.parse(text, url, name)
 
 
-def fetcher(
-    time_limit: float = TIME_LIMIT,
-    *,
-    certificates: str | None = None,
-    logins: str | None = None,
-    proxies: Mapping[str, str] | None = None,
-    method: str = "GET",
-) -> Fetch:
-    """Make the `Fetch` of the real network, with the system's proxies unless `proxies` names others.
-
-    With `HEAD` as its method it only finds out whether something is there, and the text is empty.
-    `time_limit` is in seconds and bounds every wait for the other side. `certificates` is a file of them,
-    `logins` a netrc file in place of the user's own.
-    """
-
-    def fetch(url: str) -> str | Missing:
-        # Only a command that asks an index pays for these imports.
-        from ssl import create_default_context
-        from urllib.error import HTTPError
-        from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
-
-        address = _without_login(url)
-        try:
-            secure = HTTPSHandler(context=create_default_context(cafile=certificates))
-        except OSError as error:
-            raise InputError(
-                f"the certificates in {certificates} cannot be read: {error.strerror or error}",
-                hint="SSL_CERT_FILE, REQUESTS_CA_BUNDLE or PIP_CERT names that file",
-            ) from None
-        opener = build_opener(secure, ProxyHandler(None if proxies is None else dict(proxies)))
-        request = Request(address, headers={"Accept": _ACCEPT}, method=method)  # noqa: S310
-        if login := _login(url, logins):
-            # A redirect leads to another host, which has no business with the login.
-            request.add_unredirected_header("Authorization", login)
-        try:
-            with opener.open(request, timeout=time_limit) as answer:
-                return str(answer.read().decode("utf-8", "replace"))
-        except HTTPError as error:
-            error.close()
-            if error.code in _NOT_THERE:
-                return Missing(error.code)
-            cure = "put its login into ~/.netrc" if error.code == 401 else None
-            raise IndexFailed(f"the index at {address} answered {error.code}", hint=cure) from None
-        except (OSError, ValueError) as error:
-            raise IndexFailed(
-                f"the index at {address} cannot be reached: {getattr(error, 'reason', error)}",
-                hint="check the network and its proxy, or name a mirror with TORCHENV_TORCH_INDEX",
-            ) from None
-
-    return fetch
+_NETWORK = Network()
 
 
-def _login(url: str, logins: str | None) -> str | None:
-    from base64 import b64encode
-    from netrc import NetrcParseError, netrc
-    from urllib.parse import unquote, urlsplit
-
-    parts = urlsplit(url)
-    if parts.username is not None:
-        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    else:
-        try:
-            known = netrc(logins).authenticators(parts.hostname or "")
-        except (OSError, NetrcParseError):
-            return None
-        if known is None:
-            return None
-        pair = f"{known[0]}:{known[2]}"
-    return "Basic " + b64encode(pair.encode()).decode()
+def fetcher(network: Network = _NETWORK, *, method: str = "GET") -> Fetch:
+    """Make the `Fetch` of the real network; with `HEAD` it only looks whether something is there."""
+    return lambda url: network.text(url, _ACCEPT, method)
 
 
-def _without_login(url: str) -> str:
-    # https://user:secret@mirror.example/whl/cu132/torch/
-    return re.sub(r"//[^/@]*@", "//", url)
+def _json_files(text: str, url: str) -> list[ListedFile]:
+    from urllib.parse import urljoin
 
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    filename: str
-    requires_python: str | None
-    yanked: bool
-
-
-def _json_files(text: str, url: str) -> list[_File]:
     try:
         files: list[dict[str, Any]] = json.loads(text)["files"]
         return [
-            _File(str(each["filename"]), each.get("requires-python"), each.get("yanked", False) is not False)
+            ListedFile(
+                filename=str(each["filename"]),
+                url=urljoin(url, each["url"]),
+                requires_python=each.get("requires-python"),
+                yanked=each.get("yanked", False) is not False,
+                sha256=each.get("hashes", {}).get("sha256"),
+            )
             for each in files
         ]
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise ToolFailed(f"the index page {_without_login(url)} is not what PEP 691 describes") from None
+        raise ToolFailed(f"the index page {without_login(url)} is not what PEP 691 describes") from None
 
 
-def _html_files(text: str) -> list[_File]:
+def _html_files(text: str, url: str) -> list[ListedFile]:
     from html import unescape
-    from urllib.parse import unquote
+    from urllib.parse import unquote, urljoin
 
     # <a href="/whl/cu132/torch-2.15.0%2Bcu132-cp312-cp312-win_amd64.whl#sha256=…"
     #    data-requires-python="&gt;=3.11">…</a>
     found = []
     for anchor in re.findall(r"<a\s([^>]*)>", text, re.IGNORECASE):
         given = {key.lower(): unescape(quoted[1:-1]) for key, quoted in _ATTRIBUTE.findall(anchor)}
-        path = given.get("href", "").partition("#")[0].partition("?")[0]
-        filename = unquote(path.rstrip("/").rpartition("/")[2])
-        found.append(_File(filename, given.get("data-requires-python"), "data-yanked" in anchor.lower()))
+        address, _, fragment = given.get("href", "").partition("#")
+        filename = unquote(address.partition("?")[0].rstrip("/").rpartition("/")[2])
+        found.append(
+            ListedFile(
+                filename=filename,
+                url=urljoin(url, address),
+                requires_python=given.get("data-requires-python"),
+                yanked="data-yanked" in anchor.lower(),
+                sha256=fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else None,
+            )
+        )
     return found
 
 
 _ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*("[^"]*"|'[^']*')""")
 
 
-def _wheel(file: _File, name: str) -> Wheel | None:
+def _wheel(file: ListedFile, name: str) -> Wheel | None:
     if not file.filename.endswith(".whl"):
         return None
     try:

@@ -9,14 +9,17 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, TypeVar
 
 from torchenv.errors import ToolFailed
 from torchenv.orphans import shared_handles
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +147,22 @@ def together(
     run: Runner, commands: Sequence[Command], *, timeout: float | None = None
 ) -> tuple[Completed, ...]:
     """Run commands side by side, each with the same limit in seconds; answers in the same order."""
-    if not commands:
+    return side_by_side([partial(run, command, timeout=timeout) for command in commands])
+
+
+def side_by_side(tasks: Sequence[Callable[[], Result]]) -> tuple[Result, ...]:
+    """Do tasks that start programs side by side; answers in the same order.
+
+    Where one raises, or torchenv is interrupted, the programs of all are killed.
+    """
+    if not tasks:
         return ()
     # 16 ms, which only what starts several programs pays.
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(max_workers=len(commands)) as pool:
-        waiting = [pool.submit(run, command, timeout=timeout) for command in commands]
+    with ThreadPoolExecutor(max_workers=len(tasks)) as pool:
         try:
+            waiting = [pool.submit(task) for task in tasks]
             return tuple(each.result() for each in waiting)
         except BaseException:
             # The signal came to this thread; the others only end when their programs do.

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from typing import NamedTuple
 
 from torchenv.tables import Table
 
@@ -13,28 +14,28 @@ SCHEMA = 1
 INSTALLERS = ("uv", "pip")
 LINK_MODES = ("auto", "copy", "hardlink")
 PREFERENCES = ("default", "newest")
+TARGET_INDEXES = ("torch", "packages")
 
 Command = tuple[str, ...]
 
+# The sections are named tuples: made in a tenth of a dataclass's time, which every command pays.
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Torch:
+
+class Torch(NamedTuple):
     """The torch that is wanted (a version, a line, a range or `latest`) and packages of its family."""
 
     version: str = "latest"
     packages: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Python:
+class Python(NamedTuple):
     """The interpreter that is wanted, as `3.12` or a path; None leaves it to the rules of the choice."""
 
     version: str | None = None
     free_threaded: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """What restricts the choice of a backend; `devices` None means all of them."""
 
     only: tuple[str, ...] = ()
@@ -43,8 +44,7 @@ class Choice:
     accept_cpu: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Packages:
+class Packages(NamedTuple):
     """What is installed beside torch's family: PEP 508 requirements, and files that list them."""
 
     requirements: tuple[str, ...] = ()
@@ -53,24 +53,21 @@ class Packages:
     exclude_newer: date | datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Indexes:
+class Indexes(NamedTuple):
     """Mirrors: the root in place of PyTorch's, and the index in place of the default package index."""
 
     torch: str | None = None
     packages: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Install:
+class Install(NamedTuple):
     """How the packages are put in place."""
 
     installer: str = "uv"
     link_mode: str = "auto"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Checkpoints:
+class Checkpoints(NamedTuple):
     """Where the checkpoints are, and what must stay readable."""
 
     roots: tuple[str, ...] = ()
@@ -79,8 +76,7 @@ class Checkpoints:
     write_for: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Smoke:
+class Smoke(NamedTuple):
     """The commands that must pass before an environment is proven; `timeout` in seconds for each."""
 
     commands: tuple[Command, ...] = ()
@@ -88,8 +84,7 @@ class Smoke:
     timeout: float = 600.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Metric:
+class Metric(NamedTuple):
     """Which way a metric gets better and how much worse it may get, as a share of the old value."""
 
     better: str
@@ -107,13 +102,21 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """A kind of machine that a team locks for."""
+    """A kind of machine that a team locks for.
+
+    `python` is a minor such as `3.12` or `3.14t`; without a `backend` it is what such a machine needs, and
+    `capability` says which: `8.9` of an NVIDIA GPU, `gfx1100` of an AMD one. `torch` is another version than
+    the profile's. `index` is where torch comes from: `torch` is PyTorch's own, `packages` the package index,
+    which has one build a platform.
+    """
 
     name: str
     platform: str
     python: str
     backend: str | None = None
     capability: str | None = None
+    torch: str | None = None
+    index: str = "torch"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -305,15 +308,33 @@ def _metrics(table: Table) -> Mapping[str, Metric]:
 def _targets(tables: tuple[Table, ...]) -> tuple[Target, ...]:
     targets: dict[str, Target] = {}
     for table in tables:
-        table.only({"name", "platform", "python", "backend", "capability"})
+        table.only({"name", "platform", "python", "backend", "capability", "torch", "index"})
         target = Target(
             name=named(table, "name"),
             platform=table.get("platform", str),
-            python=table.get("python", str),
+            python=_minor(table),
             backend=table.maybe("backend", str),
-            capability=table.maybe("capability", str),
+            capability=_capability(table),
+            torch=table.maybe("torch", str),
+            index=table.one_of("index", TARGET_INDEXES, "torch"),
         )
         if target.name in targets:
             raise table.wrong("name", f"{target.name!r} names two targets")
         targets[target.name] = target
     return tuple(targets.values())
+
+
+def _minor(table: Table) -> str:
+    python = table.get("python", str)
+    if not re.fullmatch(r"3\.\d+t?", python):
+        raise table.wrong(
+            "python", f"{python!r} is not a minor version such as 3.12, or 3.14t without the GIL"
+        )
+    return python
+
+
+def _capability(table: Table) -> str | None:
+    capability = table.maybe("capability", str)
+    if capability is not None and not re.fullmatch(r"\d{1,2}\.\d|gfx[0-9a-f]{3,4}", capability):
+        raise table.wrong("capability", f"{capability!r} is neither of the form 8.9 nor of the form gfx1100")
+    return capability

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,47 +12,12 @@ from pathlib import Path
 
 from torchenv.disk import Disk, explained, refused
 from torchenv.errors import InputError, WorkspaceError
+from torchenv.file_lock import node_name, unlock
 from torchenv.identity import IDENTITY_FILE, identity
+from torchenv.lease import Lease
 from torchenv.manifest import Manifest
 from torchenv.orphans import children_hold, end_orphans
 from torchenv.record import Environment, Kind
-
-# The filelock package would do this part too, and costs 52 ms to import: half of what a rollback may take.
-if sys.platform == "win32":
-    import msvcrt
-
-    # The byte that is locked cannot be read by others, so it lies beyond what the file says.
-    _LOCKED_BYTE = 1 << 30
-
-    from platform import node as _host_name
-
-    def _unlock(handle: int) -> None:
-        os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
-        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
-
-    def _try_to_lock(handle: int) -> bool:
-        os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-else:
-    import fcntl
-
-    def _host_name() -> str:
-        return os.uname().nodename
-
-    def _unlock(handle: int) -> None:
-        fcntl.flock(handle, fcntl.LOCK_UN)
-
-    def _try_to_lock(handle: int) -> bool:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
 
 Say = Callable[[str], None]
 
@@ -106,7 +70,7 @@ class Store:
         self._trash = root / "trash"
         self._say = say
         self._disk = disk or Disk()
-        self._held = False
+        self._lease: Lease | None = None
 
     # Reading.
 
@@ -192,39 +156,45 @@ class Store:
 
         `purpose` is what others are told that they wait for, such as `torchenv create 2.15`.
         """
-        assert not self._held
+        assert self._lease is None
         self._disk.make_directory(self.root)
         with explained(self._lock_file):
             handle = os.open(self._lock_file, os.O_RDWR | os.O_CREAT, 0o666)
+        lease = Lease(self._lock_file.with_name("lease"), purpose, node=self._disk.node())
         try:
-            self._wait_for(handle)
+            self._wait_for(handle, lease)
             try:
                 # On a full disk the others do not learn for whom they wait: no reason to refuse a rollback.
                 with suppress(OSError):
                     os.ftruncate(handle, 0)
                     os.lseek(handle, 0, os.SEEK_SET)
-                    os.write(handle, f"{purpose} (process {os.getpid()} on {_host_name()})\n".encode())
-                self._held = True
-                with children_hold(handle):
+                    os.write(handle, f"{purpose} (process {os.getpid()} on {node_name()})\n".encode())
+                with lease.kept(), children_hold(handle):
+                    self._lease = lease
                     yield
             finally:
-                self._held = False
-                _unlock(handle)
+                self._lease = None
+                unlock(handle)
         finally:
             os.close(handle)
 
-    def _wait_for(self, handle: int) -> None:
+    def _wait_for(self, handle: int, lease: Lease) -> None:
+        locked: bool | None = False
         for turn in count():
             with explained(self._lock_file):
-                if _try_to_lock(handle):
+                locked = locked or self._disk.try_to_lock(handle)
+                # Where files cannot be locked, the lease alone decides.
+                if locked is not False and lease.taken(alone=locked is True):
                     return
             if turn == 0:
-                os.lseek(handle, 0, os.SEEK_SET)
-                holder = os.read(handle, 1000).decode(errors="replace").strip() or "another run"
-                self._say(f"waiting for {holder}, which is changing {self.root}")
+                self._say(f"waiting for {self._holder(handle, lease)}, which is changing {self.root}")
             if turn % 10 == 0:
                 end_orphans(self._lock_file.resolve())
             time.sleep(0.1)
+
+    def _holder(self, handle: int, lease: Lease) -> str:
+        os.lseek(handle, 0, os.SEEK_SET)
+        return os.read(handle, 1000).decode(errors="replace").strip() or lease.holder
 
     def write(self, manifest: Manifest) -> None:
         """Put this manifest in the place of the other at once, then a copy beside it."""
@@ -269,15 +239,17 @@ class Store:
         self._put(self._directory(environment) / IDENTITY_FILE, f"{environment.identity}\n")
 
     def settled(self) -> Manifest:
-        """Give the manifest for a change: what moved with its workspace is in it where it is now.
+        """Give the manifest for a change, after what has moved is recorded where it is now.
 
         What a stopped run renamed away and did not record as removed is put back.
         """
-        manifest = self.read()
+        manifest = before = self.read()
         self._put_back_wrongly_discarded(manifest)
         for environment in manifest.environments:
             if environment.on_disk and isinstance(now := self.locate(environment), Moved):
                 manifest = manifest.moved(environment.number, now.path)
+        if manifest is not before:
+            self.write(manifest)
         return manifest
 
     def clear_unfinished(self) -> Manifest:
@@ -336,7 +308,8 @@ class Store:
             self._say(f"`current` could not be remade: {error}")
 
     def _put(self, path: Path, text: str) -> None:
-        assert self._held, "only the run that holds the workspace may write to it"
+        assert self._lease is not None, "only the run that holds the workspace may write to it"
+        self._lease.refuse_lost()
         beside = path.with_name(f"{path.name}.new")
         try:
             self._disk.write(beside, text)

@@ -7,7 +7,8 @@ import pytest
 from torchenv.actions.catalogue import check
 from torchenv.catalogue import Catalogue
 from torchenv.errors import ToolFailed
-from torchenv.indexes import Fetch, Missing
+from torchenv.indexes import Fetch
+from torchenv.network import Missing
 from torchenv.tables import Table
 
 ROOT = "https://mirror.example/whl"

@@ -13,7 +13,8 @@ import pytest
 from packaging.version import Version
 
 from torchenv.errors import ToolFailed
-from torchenv.indexes import Fetch, Missing, ProjectPage, fetcher, project
+from torchenv.indexes import Fetch, ProjectPage, fetcher, project
+from torchenv.network import Missing, Network
 
 ROOT = "https://mirror.example/whl"
 HTML = """<!DOCTYPE html><html><body><h1>Links for torch</h1>
@@ -154,7 +155,7 @@ def server() -> Iterator[HTTPServer]:
 def fetch(monkeypatch: pytest.MonkeyPatch) -> Fetch:
     # A proxy of the machine that runs the tests has no business between them.
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    return fetcher(time_limit=5)
+    return fetcher(Network(time_limit=5))
 
 
 def test_a_page_is_fetched_and_json_is_preferred(server: HTTPServer, fetch: Fetch) -> None:

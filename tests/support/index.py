@@ -52,6 +52,12 @@ class Index:
         for wheel in wheels:
             self._places[place][wheel.file_name] = wheel
 
+    def places(self) -> tuple[str, ...]:
+        return tuple(self._places)
+
+    def wheels(self, place: str) -> tuple[Wheel, ...]:
+        return tuple(self._places[place].values())
+
     def remove(self, place: str, project: str) -> None:
         held = self._places[place]
         self._places[place] = {n: each for n, each in held.items() if each.project != project}

@@ -23,6 +23,7 @@ from torchenv.host import Host, Interpreter, SeenEnvironment
 from torchenv.indexes import Fetch, fetcher
 from torchenv.installers import LockRequest, interpreter_in
 from torchenv.installers.uv import Uv, uv_program
+from torchenv.network import Network
 from torchenv.packages import of_profile
 from torchenv.plan import Question, Wish, resolve
 from torchenv.process import Command, Programs, Runner
@@ -78,7 +79,7 @@ class Workshop:
 
     @property
     def fetch(self) -> Fetch:
-        return fetcher(logins=self.environ.get("NETRC"))
+        return fetcher(Network(logins=self.environ.get("NETRC")))
 
     @property
     def store(self) -> Store:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.index import Index, serving
+from tests.support.project import Project
 from tests.support.workshop import Workshop
 from tests.support.workspace import Workspace
 from tests.support.world import world
@@ -25,6 +26,12 @@ def workshop(index: Index, tmp_path: Path) -> Workshop:
     home.mkdir()
     environ = {"PATH": os.environ["PATH"], "HOME": str(home), "UV_CACHE_DIR": str(tmp_path / "cache")}
     return Workshop(index, tmp_path / "workspace", environ)
+
+
+@pytest.fixture
+def team(index: Index, workshop: Workshop, tmp_path: Path) -> Project:
+    """A project whose targets are a team's machines."""
+    return Project(tmp_path / "project", index, {**workshop.environ, "PIP_CACHE_DIR": str(tmp_path / "pip")})
 
 
 @pytest.fixture

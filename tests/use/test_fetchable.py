@@ -6,8 +6,8 @@ from tests.support.workspace import Workspace, lock_text
 
 from torchenv.actions.fetchable import Fetchable, expiring, fetchable, irreplaceable
 from torchenv.errors import ToolFailed
-from torchenv.indexes import Missing
 from torchenv.lock import Lock
+from torchenv.network import Missing
 
 LOCK = Lock.parse(lock_text({"torch": "2.14.1+cu130", "numpy": "2.3.0", "rich": "14.0.0"}), "the lock")
 

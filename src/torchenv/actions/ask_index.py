@@ -31,27 +31,56 @@ def asked_again(plan: Plan, ask: Question, fetch: Fetch, run: Runner, *, pythons
         # A name that nobody looks up can hold a request for minutes, so that is found out first.
         if why := why_unreachable(run, plan.build.index):
             return _from_package_index(plan.build, ask, why)
-        lacks = _lacking(plan.build, ask.host, fetch)
-        if not lacks:
+        listing = _listing(plan.build, fetch)
+        has_all = _pythons(listing, plan.build, ask.host)
+        if plan.build.python.minor in has_all:
             return plan
-        facts = IndexFacts(lacks={**facts.lacks, plan.build.backend.tag: lacks})
+        facts = _with(facts, plan.build, has_all, listing, ask.host)
         plan = resolve(replace(ask, indexes=facts))
     return plan
 
 
-def _lacking(build: Build, host: Host, fetch: Fetch) -> dict[str, str]:
-    """Say of each package of torch's family that the plan names what its index lacks."""
+Listing = list[tuple[Requirement, ProjectPage | None]]
+
+
+def _listing(build: Build, fetch: Fetch) -> Listing:
+    """Read the page of each package of torch's family that the plan names."""
     assert build.index is not None
     root, _, tag = build.index.rpartition("/")
     wanted = [Requirement(each) for each in build.requirements]
     with ThreadPoolExecutor(len(wanted)) as pool:
-        pages = list(pool.map(lambda each: project(root, tag, each.name, fetch), wanted))
-    lacks = {}
-    for requirement, page in zip(wanted, pages, strict=True):
-        version = Version(next(iter(requirement.specifier)).version)
-        if page is None or not page.has(version, python=build.python.minor, platform=host.platform):
-            lacks[requirement.name] = _said(requirement, page, build, host)
-    return lacks
+        pages = pool.map(lambda each: project(root, tag, each.name, fetch), wanted)
+        return list(zip(wanted, pages, strict=True))
+
+
+def _pythons(listing: Listing, build: Build, host: Host) -> frozenset[str]:
+    """Give the Pythons for which the index has every package."""
+    known = {build.python.minor, *build.release.pythons_of(build.backend, host.platform)}
+    return frozenset(
+        python
+        for python in known
+        if all(_has(requirement, page, python, host) for requirement, page in listing)
+    )
+
+
+def _has(requirement: Requirement, page: ProjectPage | None, python: str, host: Host) -> bool:
+    version = Version(next(iter(requirement.specifier)).version)
+    return page is not None and page.has(version, python=python, platform=host.platform)
+
+
+def _with(
+    facts: IndexFacts, build: Build, has_all: frozenset[str], listing: Listing, host: Host
+) -> IndexFacts:
+    key = IndexFacts.key(build.release, build.backend)
+    # Another Python may do, but for one that was asked for and for what the index has for none.
+    if has_all and key not in facts.pythons:
+        return replace(facts, pythons={**facts.pythons, key: has_all})
+    lacks = {
+        requirement.name: _said(requirement, page, build, host)
+        for requirement, page in listing
+        if not _has(requirement, page, build.python.minor, host)
+    }
+    return replace(facts, lacks={**facts.lacks, key: lacks})
 
 
 def _said(requirement: Requirement, page: ProjectPage | None, build: Build, host: Host) -> str:

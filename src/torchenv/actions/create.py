@@ -11,6 +11,7 @@ from packaging.version import Version
 
 from torchenv.actions.adopt import Fallback, in_use
 from torchenv.actions.building import build, committed, not_as_locked, nothing_left_behind
+from torchenv.actions.built import built_already
 from torchenv.actions.carry import lock_with
 from torchenv.actions.fetchable import expiring
 from torchenv.actions.inside import Report, activation, look, mismatches
@@ -37,6 +38,7 @@ NOTHING_CARRIED = Carried()
 class Order:
     """What `create` is to make: the plan, and what goes in beside torch's family.
 
+    `lock` is what to build where that was locked before; without one the packages are chosen now.
     `ignored` are other tools' settings that do not steer it, `around` is what may undo it.
     """
 
@@ -48,6 +50,7 @@ class Order:
     companions: tuple[str, ...] = ()
     by_hand: bool = False
     package_index: str | None = None
+    lock: Lock | None = None
     ignored: tuple[str, ...] = ()
     around: tuple[Problem, ...] = ()
 
@@ -78,16 +81,14 @@ def create(order: Order, ports: Ports) -> Made:
     store, say, wanted = ports.store, ports.say, order.build
     with store.locked(f"torchenv create {order.plan.requested}"), nothing_left_behind(ports):
         manifest = store.clear_unfinished()
+        if order.lock and (there := built_already({order.lock.digest}, manifest, store)):
+            # Another run built it while this one waited.
+            return Made(environment=there, new=False)
         manifest, fallback = in_use(manifest, order.host, order.catalogue, ports)
         _say_what_is_left_alone(order.host, fallback, ports)
 
-        say(f"choosing packages for torch {wanted.torch}")
         python = _interpreter(wanted, ports)
-        lock, settled = lock_with(order.carried, _lock_request(order, python), ports.installer)
-        for each in settled:
-            say(f"  {each}")
-        for note in expiring(lock):
-            say(f"note: {note}")
+        lock = order.lock or _chosen(order, python, ports)
         if fallback is not None and _holds(fallback.installation, lock, wanted):
             _record_fallback(manifest, fallback, ports)
             return Made(environment=fallback.environment, new=False, fallback=fallback)
@@ -135,6 +136,16 @@ def _interpreter(build: Build, ports: Ports) -> Path:
     version = f"{build.python.version}{'t' if build.python.free_threaded else ''}"
     ports.say(f"fetching Python {version}")
     return ports.installer.fetch_python(version)
+
+
+def _chosen(order: Order, python: Path, ports: Ports) -> Lock:
+    ports.say(f"choosing packages for torch {order.build.torch}")
+    lock, settled = lock_with(order.carried, _lock_request(order, python), ports.installer)
+    for each in settled:
+        ports.say(f"  {each}")
+    for note in expiring(lock):
+        ports.say(f"note: {note}")
+    return lock
 
 
 def _lock_request(order: Order, python: Path) -> LockRequest:

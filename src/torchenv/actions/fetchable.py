@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 from packaging.version import Version
 
 from torchenv.errors import ToolFailed
-from torchenv.indexes import Fetch, Missing
+from torchenv.indexes import Fetch
 from torchenv.lock import Lock, LockedFile, LockedPackage
+from torchenv.network import Missing
 from torchenv.record import Environment
 from torchenv.store import Store
 

@@ -172,7 +172,8 @@ def _nothing_before(manifest: Manifest, passed_over: list[str]) -> NothingSuits:
     hints = [f"`torchenv create {line}` makes one" if line else "`torchenv create` makes one"]
     removed = [each for each in manifest.environments if each.state is State.REMOVED and each.lock]
     hints += [f"`torchenv restore {each.number}` builds {each} again" for each in removed[-1:]]
-    return NothingSuits("; ".join(["there is nothing to go back to", *passed_over]), hint="; ".join(hints))
+    said = dict.fromkeys(["there is nothing to go back to", *passed_over])
+    return NothingSuits("; ".join(said), hint="; ".join(hints))
 
 
 def _line_before(torch: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torchenv.indexes import Fetch
     from torchenv.installers import Installer
     from torchenv.installers.inherited import Inherited
+    from torchenv.network import Network
     from torchenv.plan import Known, Lifeboat
     from torchenv.process import Programs, Runner
     from torchenv.profile import Profile
@@ -97,23 +98,24 @@ class Context:
 
         return resources.catalogue(self.own_catalogue)
 
+    @cached_property
+    def catalogue_digest(self) -> str:
+        """The digest of the catalogue, which costs less than reading it."""
+        from torchenv import resources
+
+        return resources.catalogue_digest(self.own_catalogue)
+
     @property
     def own_catalogue(self) -> Path | None:
-        """The user's own catalogue; one that was named must be there, and the usual place may be empty."""
-        if self._named_catalogue:
-            return self.cwd / self._named_catalogue
-        if self.home is None or not self.own_catalogue_path.is_file():
-            return None
-        return self.own_catalogue_path
+        """The user's own catalogue; one that was named must be there, that of the workspace need not be."""
+        path = self.own_catalogue_path
+        return path if self._named_catalogue or path.is_file() else None
 
     @property
     def own_catalogue_path(self) -> Path:
-        """Where it is or would be: `--catalogue`, else TORCHENV_CATALOGUE, else among the user's settings."""
-        if self._named_catalogue:
-            return self.cwd / self._named_catalogue
-        from platformdirs import user_config_path
-
-        return user_config_path("torchenv", appauthor=False) / "catalogue.toml"
+        """Where it is or would be: `--catalogue`, else TORCHENV_CATALOGUE, else in the workspace."""
+        named = self._named_catalogue
+        return self.cwd / named if named else self.root / "catalogue.toml"
 
     @property
     def _named_catalogue(self) -> str | None:
@@ -166,6 +168,17 @@ class Context:
         unknown = (each for each in host.nvidia.devices if each.compute_capability is None)
         return any(self.catalogue.capability_named(each.name) is None for each in unknown)
 
+    def hosts(self, files: Sequence[str]) -> dict[str, Host]:
+        """Read host files, by the names that people know them by: without folder and ending if that tells."""
+        from torchenv.host import Host
+
+        stems = [Path(each).stem for each in files]
+        names = stems if len(set(stems)) == len(stems) else list(files)
+        texts = (read_text(self.cwd / each, "the host file") for each in files)
+        return {
+            name: Host.from_json(text, file) for name, text, file in zip(names, texts, files, strict=True)
+        }
+
     def environment(self, named: str | None, *, removed: bool = False) -> Environment:
         """Give the environment that the user means, or the one in use; raises `TorchenvError`."""
         manifest = self.store.read()
@@ -201,26 +214,34 @@ class Context:
         return Programs({**self.inherited.network, **self.environ})
 
     @cached_property
+    def network(self) -> Network:
+        """The way to the indexes, the same as that of the programs that are started."""
+        from torchenv.network import Network
+
+        environ = self._programs.environ
+        return Network(
+            certificates=environ.get("SSL_CERT_FILE"),
+            logins=environ.get("NETRC"),
+            proxies=_proxies(environ) if "PIP_PROXY" in environ else None,
+        )
+
+    @cached_property
     def fetch(self) -> Fetch:
         """What reads the pages of an index."""
-        return self._fetcher("GET")
+        from torchenv.indexes import fetcher
+
+        return fetcher(self.network)
 
     @cached_property
     def head(self) -> Fetch:
         """What finds out whether a file is on an index, without fetching it."""
-        return self._fetcher("HEAD")
-
-    def _fetcher(self, method: str) -> Fetch:
         from torchenv.indexes import fetcher
 
-        # The same way to the network as the programs that are started.
-        environ = self._programs.environ
-        return fetcher(
-            certificates=environ.get("SSL_CERT_FILE"),
-            logins=environ.get("NETRC"),
-            proxies=_proxies(environ) if "PIP_PROXY" in environ else None,
-            method=method,
-        )
+        return fetcher(self.network, method="HEAD")
+
+    def torch_index(self, profile: Profile) -> str | None:
+        """The root in place of PyTorch's own index, if one is set."""
+        return self.environ.get("TORCHENV_TORCH_INDEX", "").rstrip("/") or profile.index.torch
 
     @cached_property
     def pythons(self) -> str:
@@ -242,7 +263,7 @@ class Context:
         match named or self.profile.install.installer:
             case "uv":
                 return self._uv()
-            case "pip" if self._offline:
+            case "pip" if self._offline and getattr(self.arguments, "wheels", None) is None:
                 hint = "leave --offline or `--installer pip` out"
                 raise InputError("pip cannot install from a cache alone, as --offline asks", hint=hint)
             case "pip":

@@ -8,7 +8,7 @@ from collections import Counter
 from torchenv.cli.context import Context
 from torchenv.cli.options import add_choice, wish
 from torchenv.errors import NothingSuits
-from torchenv.plan import Outcome, Question, resolve
+from torchenv.plan import Outcome, Question, Wish, resolve
 
 
 def options(parser: ArgumentParser) -> None:
@@ -24,6 +24,8 @@ def options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace, context: Context) -> int:
     """Plan and print; nothing is changed, and without `--online` no network is asked."""
     asked = wish(arguments, context.environ, context.profile)
+    if arguments.host and len(arguments.host) > 1:
+        return _of_fleet(asked, context)
     question = Question(
         host=context.host, wish=asked, catalogue=context.catalogue, known=context.known(_findings(arguments))
     )
@@ -39,6 +41,19 @@ def run(arguments: Namespace, context: Context) -> int:
 
         context.out(plan_text(plan))
     return NothingSuits.exit_code if plan.outcome is Outcome.BLOCKED else 0
+
+
+def _of_fleet(asked: Wish, context: Context) -> int:
+    """Plan for several machines at once; their own interpreters are the ones that are taken."""
+    from torchenv.plan.fleet import fleet
+    from torchenv.render.fleet import fleet_text
+
+    found = fleet(context.hosts(context.arguments.host), asked, context.catalogue)
+    if context.arguments.json:
+        context.print_json(found.to_document())
+    else:
+        context.out(fleet_text(found))
+    return NothingSuits.exit_code if found.left_out else 0
 
 
 def _findings(arguments: Namespace) -> Counter[str]:

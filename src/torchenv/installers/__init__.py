@@ -23,7 +23,9 @@ class LockRequest:
     since the package index keeps what PyTorch's index drops. An index that is None is the default
     package index. `platform` is linux-x86_64, windows-x86_64, darwin-arm64, …; `macos` the oldest
     macOS that is to be served. Files uploaded on `exclude_newer` or later are left out, torch's
-    family aside, since PyTorch's index gives no dates.
+    family aside, since PyTorch's index gives no dates. `kept` is the text of the lock that was made
+    before: its versions stay where they still fit, but for the names in `upgrade` and for what was
+    yanked since. `bound` are names of `family` that the same request is known to need.
     """
 
     requirements: tuple[str, ...]
@@ -38,6 +40,9 @@ class LockRequest:
     platform: str
     macos: str | None = None
     exclude_newer: date | None = None
+    kept: str | None = None
+    upgrade: frozenset[str] = frozenset()
+    bound: frozenset[str] = frozenset()
 
 
 class Installer(Protocol):

@@ -42,7 +42,10 @@ class Pip:
         with tempfile.TemporaryDirectory(prefix="torchenv-") as folder:
             requirements = Path(folder) / "requirements.txt"
             requirements.write_text(hashed_requirements(locked, str(lock)), "utf-8")
-            done = self._run(pip_command(carried_pip(), environment, requirements, indexes=locked.indexes))
+            command = pip_command(
+                carried_pip(), environment, requirements, indexes=locked.indexes, folders=locked.folders
+            )
+            done = self._run(command)
         if done.code != 0:
             raise explained(done, f"install {lock.name} into {environment}")
 
@@ -61,10 +64,24 @@ def virtualenv_command(environment: Path, python: Path) -> Command:
     return Command((*argv, "--python", str(python), str(environment)))
 
 
-def pip_command(pip: Path, environment: Path, requirements: Path, *, indexes: Sequence[str]) -> Command:
-    """Install exactly these files: the hashes decide, so it does not matter which index is first."""
+def pip_command(
+    pip: Path,
+    environment: Path,
+    requirements: Path,
+    *,
+    indexes: Sequence[str] = (),
+    folders: Sequence[str] = (),
+) -> Command:
+    """Install exactly these files: the hashes decide, so it does not matter which index is first.
+
+    With `folders` they come from there and from no index.
+    """
     argv = [str(interpreter_in(environment)), "-I", str(pip / "pip"), "install"]
     argv += ["--requirement", str(requirements), "--require-hashes", "--no-deps", "--no-compile"]
+    if folders:
+        argv.append("--no-index")
+    for folder in folders:
+        argv += ["--find-links", folder]
     for flag, index in zip(["--index-url", *["--extra-index-url"] * len(indexes)], indexes, strict=False):
         argv += [flag, index]
     quiet = {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}

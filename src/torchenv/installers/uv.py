@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from torchenv.installers.trouble import conflict, explained
 from torchenv.isolation import can_clone, link_mode
 from torchenv.lock import Lock, written
 from torchenv.process import Command, Completed, Runner
+from torchenv.tables import Table
 
 
 class Uv:
@@ -33,7 +35,7 @@ class Uv:
     def lock(self, request: LockRequest) -> Lock:
         with tempfile.TemporaryDirectory(prefix="torchenv-") as folder:
             raw, bound = self._resolve(request, Path(folder))
-        package_index = request.package_index or default_index(self._run, self._program)
+        package_index = request.package_index or self._default_index
         index_of = {
             package["name"]: request.torch_index if package["name"] in bound else package_index
             for package in raw["packages"]
@@ -77,6 +79,10 @@ class Uv:
             return "copy"
         return link_mode(self._link_mode, can_clone=cloning, same_file_system=same)
 
+    @cached_property
+    def _default_index(self) -> str | None:
+        return default_index(self._run, self._program)
+
     def _resolve(self, request: LockRequest, folder: Path) -> tuple[dict[str, Any], frozenset[str]]:
         """Resolve until every package of torch's family is bound to torch's index.
 
@@ -84,16 +90,18 @@ class Uv:
         (triton-rocm) shows itself first, as chosen from the wrong index or not found there, and is
         then listed.
         """
-        import tomllib
-
         family = request.family if request.torch_index else frozenset()
         bound = frozenset(map(name_of, request.requirements)) if request.torch_index else frozenset()
+        bound |= family & request.bound
         while True:
-            _write_project(folder, project(request, bound), request.constraints)
+            _write_project(folder, project(request, bound), request)
             done = self._run(lock_command(self._program, folder, request))
             unbound = family - bound
             if done.code == 0:
-                raw = tomllib.loads(done.out)
+                if yanked := _yanked(done.err) - request.upgrade:
+                    request = replace(request, upgrade=request.upgrade | yanked)
+                    continue
+                raw = dict(Table.from_toml(done.out, "what uv printed").raw())
                 missed = unbound & {package["name"] for package in raw["packages"]}
                 if not missed:
                     return raw, bound
@@ -106,7 +114,7 @@ class Uv:
 
     def _surveyed(self, request: LockRequest, folder: Path) -> frozenset[str]:
         """Name every package that there would be if both indexes were alike."""
-        _write_project(folder, project(request, frozenset()), request.constraints)
+        _write_project(folder, project(request, frozenset()), request)
         done = self._run(survey_command(self._program, folder, request))
         return frozenset(re.findall(r"^([a-z0-9-]+)==", done.out, re.MULTILINE))
 
@@ -115,7 +123,7 @@ class Uv:
             return explained(done, "choose the packages", request)
         # What the others would take if torch were not settled names the other side of the conflict.
         free = project(request, frozenset(), requirements=())
-        _write_project(folder, free, request.constraints)
+        _write_project(folder, free, request)
         others = self._run(survey_command(self._program, folder, request))
         return conflict(done.err, request, others.out) or explained(done, "choose the packages")
 
@@ -165,9 +173,16 @@ _PLATFORMS = {
 }
 
 
+# uv prefers the versions that the file holds into which it is to write.
+KEPT = "pylock.toml"
+
+
 def lock_command(uv: Path, folder: Path, request: LockRequest) -> Command:
     """Choose from the project in `folder`: torch's index gives only what is bound to it."""
-    return _compile(uv, folder, request, "--format", "pylock.toml")
+    keeping = ["--output-file", KEPT] if request.kept is not None else []
+    for name in sorted(request.upgrade) if keeping else ():
+        keeping += ["--upgrade-package", name]
+    return _compile(uv, folder, request, "--format", "pylock.toml", *keeping)
 
 
 def survey_command(uv: Path, folder: Path, request: LockRequest) -> Command:
@@ -284,6 +299,13 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _write_project(folder: Path, text: str, constraints: Sequence[str]) -> None:
+def _write_project(folder: Path, text: str, request: LockRequest) -> None:
     (folder / "pyproject.toml").write_text(text, "utf-8")
-    (folder / "constraints.txt").write_text("".join(f"{each}\n" for each in constraints), "utf-8")
+    (folder / "constraints.txt").write_text("".join(f"{each}\n" for each in request.constraints), "utf-8")
+    if request.kept is not None:
+        (folder / KEPT).write_text(request.kept, "utf-8")
+
+
+def _yanked(said: str) -> frozenset[str]:
+    # warning: `numpy==2.2.0` is yanked (reason: "breaks on …")
+    return frozenset(re.findall(r"warning: `([a-z0-9-]+)==\S+` is yanked", said))

@@ -47,11 +47,18 @@ class Wish:
 class IndexFacts:
     """What the indexes answered when they were asked; nothing was asked by default.
 
-    `lacks` holds, for a backend's tag, the packages that its index lacks and a sentence on each.
+    `lacks` and `pythons` go by release and backend, as `2.15.0 cu132`. `lacks` holds the packages that the
+    index lacks for every Python, and a sentence on each; `pythons` those for which it has all of them.
     """
 
     unreachable: bool = False
     lacks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    pythons: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @staticmethod
+    def key(release: Release, backend: Backend) -> str:
+        """Name a build as the facts do."""
+        return f"{release.version} {backend.tag}"
 
 
 NOTHING_ASKED = IndexFacts()

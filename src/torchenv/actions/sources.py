@@ -1,0 +1,160 @@
+"""Where the files of a lock are: still on their index, at a mirror, or in a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import file_digest
+from pathlib import Path
+
+from torchenv.errors import IndexFailed, InputError
+from torchenv.indexes import Download, Fetch, ProjectPage, project
+from torchenv.lock import Lock, LockedFile, LockedPackage
+
+# Pages and files that are asked for at the same time.
+TOGETHER = 8
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """Where to ask in place of the indexes of a lock; `torch` is a root such as https://mirror.example/whl."""
+
+    torch: str | None = None
+    packages: str | None = None
+
+    def index_of(self, index: str | None, tag: str) -> str | None:
+        """Give what stands in place of an index; `tag` is the last part of the address of torch's own."""
+        if index is None:
+            return None
+        if index.rpartition("/")[2] == tag:
+            return f"{self.torch}/{tag}" if self.torch else index
+        return self.packages or index
+
+
+def refuse_vanished(lock: Lock, fetch: Fetch, say: Say) -> None:
+    """Ask the indexes for every file of a lock before anything is built.
+
+    Raises `IndexFailed` naming all that is gone or was replaced, with what remains; what was yanked is said.
+    """
+    pages = _pages([(each, each.index) for each in lock.packages if each.index], fetch)
+    wrong = [said for package, page in pages for said in _wrong(package, page)]
+    if wrong:
+        raise IndexFailed(
+            "; ".join(wrong),
+            hint="take it from a mirror or with --wheels DIR, or lock anew: `torchenv lock --upgrade`",
+        )
+    for package, page in pages:
+        listed = [page.file(each.name) for each in package.files] if page else []
+        if listed and all(each is not None and each.yanked for each in listed):
+            say(f"note: {package.name} {package.version} was yanked: `torchenv lock` chooses another")
+
+
+def at_mirror(lock: Lock, mirror: Mirror, tag: str, fetch: Fetch) -> Lock:
+    """Give the same lock with the addresses of a mirror; raises `IndexFailed` where a file differs."""
+    moved = {each.name: mirror.index_of(each.index, tag) for each in lock.packages}
+    asked = [(each, moved[each.name]) for each in lock.packages if moved[each.name] != each.index]
+    addresses = {file.sha256: file.url for package in lock.packages for file in package.files}
+    for package, page in _pages(asked, fetch):
+        for file in package.files:
+            addresses[file.sha256] = _same_file(file, package, page, moved[package.name])
+    return lock.elsewhere(addresses, {name: index for name, index in moved.items() if index})
+
+
+def from_directory(lock: Lock, directory: Path) -> Lock:
+    """Give the same lock with its files in a directory; raises `InputError` naming those that are missing."""
+    addresses: dict[str, str] = {}
+    missing: list[str] = []
+    for package in lock.packages:
+        there = [file for file in package.files if (directory / file.name).is_file()]
+        if not there:
+            missing += [file.name for file in package.files[:1]] or [f"{package.name} (from its repository)"]
+        addresses |= {each.sha256: (directory / each.name).absolute().as_uri() for each in package.files}
+    if missing:
+        hint = "bring them with `torchenv fetch TARGET DIR` where there is a network"
+        raise InputError(f"{directory} does not hold {', '.join(missing)}", hint=hint)
+    return lock.elsewhere(addresses, {})
+
+
+def bring(lock: Lock, directory: Path, download: Download, say: Say) -> tuple[Path, ...]:
+    """Bring every file of a lock into a directory, each proven by its hash; what is there already stays.
+
+    Raises `IndexFailed` where one cannot be had or is another file, `InputError` for what has no file.
+    """
+    without = [each.name for each in lock.packages if not each.files]
+    if without:
+        hint = "only released packages can be brought"
+        raise InputError(f"{', '.join(without)} comes from a repository and has no file", hint=hint)
+    directory.mkdir(parents=True, exist_ok=True)
+    files = [file for package in lock.packages for file in package.files]
+    wanted = [each for each in files if _digest(directory / each.name) != each.sha256]
+    size = sum(each.size or 0 for each in wanted)
+    say(f"bringing {len(wanted)} of {len(files)} files, {size >> 20} MiB")
+    with ThreadPoolExecutor(TOGETHER) as pool:
+        list(pool.map(lambda file: _brought(file, directory, download), wanted))
+    return tuple(directory / each.name for each in files)
+
+
+def _brought(file: LockedFile, directory: Path, download: Download) -> None:
+    beside = directory / f".{file.name}.part"
+    try:
+        download(file.url, beside)
+        got = _digest(beside)
+        if got != file.sha256:
+            raise IndexFailed(
+                f"{file.name} is not the file that was locked: expected sha256 {file.sha256}, got {got}",
+                hint="it was damaged on its way or replaced on the index: find out which before you trust it",
+            )
+        beside.replace(directory / file.name)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _pages(
+    asked: Sequence[tuple[LockedPackage, str | None]], fetch: Fetch
+) -> list[tuple[LockedPackage, ProjectPage | None]]:
+    with ThreadPoolExecutor(TOGETHER) as pool:
+        pages = pool.map(lambda each: project(each[1] or "", "", each[0].name, fetch), asked)
+        return [(package, page) for (package, _), page in zip(asked, pages, strict=True)]
+
+
+def _wrong(package: LockedPackage, page: ProjectPage | None) -> Iterator[str]:
+    what = f"{package.name}=={package.version}"
+    listed = {each.name: page.file(each.name) if page else None for each in package.files}
+    if package.files and not any(listed.values()):
+        first = package.files[0]
+        remain = sorted(page.versions, reverse=True) if page else []
+        left = f"it still has {', '.join(map(str, remain[:8]))}" if remain else "it has no other version"
+        yield (
+            f"{what} is no longer on {package.index}: {first.name} was at {first.url}"
+            f" (sha256 {first.sha256}); {left}"
+        )
+    for file in package.files:
+        now = listed[file.name]
+        if now is not None and now.sha256 not in (None, file.sha256):
+            yield (
+                f"{what} was replaced on {package.index}: {file.name} has sha256 {now.sha256},"
+                f" and {file.sha256} was locked"
+            )
+
+
+def _same_file(file: LockedFile, package: LockedPackage, page: ProjectPage | None, index: str | None) -> str:
+    listed = page.file(file.name) if page else None
+    if listed is None:
+        raise IndexFailed(f"{index} does not have {file.name} of {package.name}", hint="bring it there first")
+    if listed.sha256 not in (None, file.sha256):
+        raise IndexFailed(
+            f"{index} has another {file.name}: expected sha256 {file.sha256}, got {listed.sha256}",
+            hint="a mirror may not change what it mirrors: find out why it did",
+        )
+    return listed.url
+
+
+def _digest(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            return file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,138 @@
+"""`torchenv sync`: build the environment that was locked for a machine like this."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from torchenv.cli.context import Context
+from torchenv.cli.project import Project
+from torchenv.lockset import LockSet
+
+if TYPE_CHECKING:
+    from torchenv.actions.create import Made
+    from torchenv.actions.ports import Ports
+    from torchenv.lock import Lock
+    from torchenv.lockset import LockedTarget
+    from torchenv.plan.targets import Fit
+    from torchenv.record import Environment
+
+INSTALLERS = ("uv", "pip")
+
+
+def options(parser: ArgumentParser) -> None:
+    """Declare what the command takes."""
+    parser.add_argument("target", nargs="?", help="take this target; else the one that suits this machine")
+    parser.add_argument("--use", action="store_true", help="switch to the environment at the end")
+    parser.add_argument("--offline", action="store_true", help="use no network")
+    parser.add_argument("--wheels", metavar="DIR", help="take all files from DIR, where `fetch` brought them")
+    parser.add_argument("--installer", choices=INSTALLERS, help="what installs the packages")
+    parser.add_argument("--dry-run", action="store_true", help="stop after the decision")
+    parser.add_argument("--catalogue", metavar="FILE", help="a catalogue of your own, over the packaged one")
+    parser.add_argument("--json", action="store_true", help="print what `torchenv show --json` would")
+
+
+def run(arguments: Namespace, context: Context) -> int:
+    """Look whether it is there already; else decide, build and prove."""
+    from torchenv.actions.built import built_already
+
+    project = Project.of(context)
+    locked = project.needed()
+    locks = _digests(locked, arguments.target, project)
+    environment = built_already(locks, context.store.read(), context.store)
+    if environment is not None:
+        return _finished(environment, context, made=False)
+    fit = _suited(locked, project, context)
+    if arguments.dry_run:
+        context.out(f"target {fit.target} would be built from {fit.target.file}")
+        return 0
+    made = _built(fit, project, context)
+    return _finished(made.environment, context, made=made.new)
+
+
+def _digests(locked: LockSet, named: str | None, project: Project) -> frozenset[str]:
+    """Give the digests of the locks that may be built here, of those that are as they were locked."""
+    targets = [locked.target(named)] if named is not None else locked.targets
+    return frozenset(each.lock for each in targets if each.lock and project.holds(each))
+
+
+def _suited(locked: LockSet, project: Project, context: Context) -> Fit:
+    from torchenv.actions.sync import suited
+    from torchenv.plan import Question
+    from torchenv.plan.targets import wish_of
+
+    profile = project.profile
+    torch_index = context.torch_index(profile)
+    wish = replace(wish_of(profile, torch_index=torch_index), offline=context.arguments.offline)
+    ask = Question(host=context.host, wish=wish, catalogue=context.catalogue)
+    return suited(locked, ask, context.arguments.target, torch_index=torch_index)
+
+
+def _built(fit: Fit, project: Project, context: Context) -> Made:
+    from torchenv.actions.create import Order, create
+    from torchenv.render.environment import made_text
+
+    lock = project.lock(fit.target)
+    context.say(f"target {fit.target}")
+    family = context.catalogue.family & lock.versions.keys()
+    order = Order(
+        plan=fit.plan,
+        host=context.host,
+        profile=project.profile,
+        catalogue=context.catalogue,
+        companions=tuple(sorted(family - {"torch"})),
+        by_hand=context.arguments.target is not None,
+        lock=lock,
+        ignored=context.inherited.ignored,
+    )
+    made = create(order, _ports(lock, fit.target, context))
+    if made.new:
+        context.say(made_text(made, order))
+    return made
+
+
+def _ports(lock: Lock, target: LockedTarget, context: Context) -> Ports:
+    """Give the ports, with an installer that takes the files from where the user says they are."""
+    from torchenv.actions.sources import Mirror, at_mirror, from_directory, refuse_vanished
+    from torchenv.installers.moved import Moved
+
+    ports = context.ports
+    if context.arguments.wheels is not None:
+        elsewhere = from_directory(lock, context.cwd / context.arguments.wheels)
+        return replace(ports, installer=Moved(ports.installer, lambda _: elsewhere))
+    if context.arguments.offline:
+        return ports
+    mirror = Mirror(
+        torch=context.environ.get("TORCHENV_TORCH_INDEX", "").rstrip("/") or None,
+        packages=context.environ.get("TORCHENV_PACKAGE_INDEX", "").rstrip("/") or None,
+    )
+    if mirror != Mirror():
+        elsewhere = at_mirror(lock, mirror, target.backend or "", context.fetch)
+        return replace(ports, installer=Moved(ports.installer, lambda _: elsewhere))
+    refuse_vanished(lock, context.fetch, context.say)
+    return ports
+
+
+def _use(environment: Environment, context: Context) -> bool:
+    from torchenv.actions.switch import use
+    from torchenv.render.switch import switch_text
+
+    proof = context.profile.smoke.required
+    switched = use(str(environment.number), context.store, context.outside, why="sync", proof=proof)
+    if switched.moved:
+        context.say(switch_text(switched))
+    return switched.moved
+
+
+def _finished(environment: Environment, context: Context, *, made: bool) -> int:
+    if not made:
+        context.say(f"environment {environment} equals its lock: nothing was made")
+    switched = context.arguments.use and _use(environment, context)
+    if context.arguments.json:
+        from torchenv.render.environment import shown
+
+        context.print_json({**shown(environment, context.store), "made": made, "switched": switched})
+    else:
+        context.out(str(environment.number))
+    return 0

@@ -1,0 +1,223 @@
+"""One decision for many machines: what each needs, and the fewest targets that serve them all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, combinations
+from typing import Any
+
+from packaging.version import Version
+
+from torchenv.catalogue import Catalogue
+from torchenv.host import Host
+from torchenv.plan.choice import resolve
+from torchenv.plan.values import Outcome, Plan, Question, Wish
+from torchenv.profile import Profile, Target
+
+SCHEMA = "torchenv.fleet/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of machine as a target would name it, and the release that it gets.
+
+    `line` is the line that its target must name, where the backend alone would give a newer release.
+    """
+
+    platform: str
+    python: str
+    backend: str
+    release: Version
+    line: str | None = None
+
+    @property
+    def name(self) -> str:
+        """A name that may be part of a file's name: `rocm7-14`, `cu132-windows-x86-64`, `cpu-2-14`."""
+        where = None if self.platform == "linux-x86_64" else self.platform
+        parts = [each for each in (self.backend, where, self.line) if each]
+        return "-".join(parts).replace(".", "-").replace("_", "-")
+
+    @property
+    def target(self) -> Target:
+        """The target that stands for it in a profile."""
+        return Target(
+            name=self.name,
+            platform=self.platform,
+            python=self.python,
+            backend=self.backend,
+            torch=self.line,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.name} (torch {self.release}, {self.platform}, Python {self.python})"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A machine of the fleet: its own plan and kind, and of the fewest targets the one that serves it."""
+
+    name: str
+    plan: Plan
+    kind: Kind | None
+    served_by: Kind | None
+
+    @property
+    def held_back(self) -> bool:
+        """Whether the fewest targets give it an older release than it could have."""
+        return bool(self.kind and self.served_by and self.served_by.release < self.kind.release)
+
+    @property
+    def reason(self) -> str:
+        """Why it gets what it gets, in a line."""
+        if self.plan.why:
+            return self.plan.why[0]
+        return "as requested"
+
+    @property
+    def opens(self) -> str | None:
+        """What would let it have the release that was asked for, such as a newer driver."""
+        if self.plan.outcome is Outcome.FALLBACK:
+            # torch 2.14.1 (cu126) serves it, and nothing newer does; driver 580 or newer opens torch 2.15
+            return self.plan.why[-1].partition("; ")[2] or None
+        return self.plan.hint
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The machines in the order in which they were named, and the fewest targets that serve them."""
+
+    members: tuple[Member, ...]
+    targets: tuple[Kind, ...]
+
+    @property
+    def left_out(self) -> tuple[Member, ...]:
+        """The machines that nothing serves."""
+        return tuple(each for each in self.members if each.kind is None)
+
+    def needed(self, profile: Profile) -> tuple[Target, ...]:
+        """Give the targets that its machines need and that a profile does not have yet."""
+        had = {(each.platform, each.backend, each.torch) for each in profile.targets}
+        kinds = dict.fromkeys(each.kind for each in self.members if each.kind)
+        new = {(each.platform, each.backend, each.line): each.target for each in reversed(kinds)}
+        return tuple(target for key, target in reversed(new.items()) if key not in had)
+
+    def to_document(self) -> dict[str, Any]:
+        """Give the `torchenv.fleet/1` document."""
+        return {
+            "schema": SCHEMA,
+            "hosts": [_row(each) for each in self.members],
+            "targets": [
+                {
+                    "name": each.name,
+                    "platform": each.platform,
+                    "python": each.python,
+                    "backend": each.backend,
+                    "torch": str(each.release),
+                    "serves": [member.name for member in self.members if member.served_by == each],
+                    "holds_back": [
+                        member.name
+                        for member in self.members
+                        if member.served_by == each and member.held_back
+                    ],
+                }
+                for each in self.targets
+            ],
+        }
+
+
+def fleet(hosts: Mapping[str, Host], wish: Wish, catalogue: Catalogue) -> Fleet:
+    """Decide for each machine, then find the fewest of the kinds needed that serve all of them together."""
+    asks = {name: Question(host=host, wish=wish, catalogue=catalogue) for name, host in hosts.items()}
+    plans = {name: resolve(ask) for name, ask in asks.items()}
+    kinds = {name: _kind(plan, asks[name]) for name, plan in plans.items()}
+    # The newest first, so that of two sets of one size the newer is found.
+    candidates = sorted({each for each in kinds.values() if each}, key=_age, reverse=True)
+    serves = {
+        kind: frozenset(name for name, ask in asks.items() if kinds[name] and _serves(kind, ask))
+        for kind in candidates
+    }
+    targets = _fewest(serves, frozenset(name for name, kind in kinds.items() if kind))
+    return Fleet(
+        tuple(
+            Member(name, plans[name], kinds[name], _chosen(name, kinds[name], targets, serves))
+            for name in hosts
+        ),
+        targets,
+    )
+
+
+# Beyond this many kinds all sets of them are too many to try.
+_ALL_SETS = 14
+
+
+def _fewest(serves: Mapping[Kind, frozenset[str]], everyone: frozenset[str]) -> tuple[Kind, ...]:
+    kinds = list(serves)
+    if len(kinds) > _ALL_SETS:
+        return _greedily(serves, everyone)
+    sets = chain.from_iterable(combinations(kinds, size) for size in range(len(kinds) + 1))
+    return next(each for each in sets if everyone <= frozenset().union(*(serves[kind] for kind in each)))
+
+
+def _greedily(serves: Mapping[Kind, frozenset[str]], everyone: frozenset[str]) -> tuple[Kind, ...]:
+    left, taken = everyone, []
+    while left:
+        best = max(serves, key=lambda kind: len(serves[kind] & left))
+        taken.append(best)
+        left -= serves[best]
+    return tuple(taken)
+
+
+def _kind(plan: Plan, ask: Question) -> Kind | None:
+    build = plan.build
+    if build is None:
+        return None
+    wanted = ask.catalogue.matching(ask.wish.version)[0]
+    held = build.release != wanted and wanted.backend(build.backend.tag) is not None
+    return Kind(
+        platform=ask.host.platform,
+        python=build.python.minor,
+        backend=build.backend.tag,
+        release=build.release.version,
+        line=build.release.line if held else None,
+    )
+
+
+def _age(kind: Kind) -> tuple[Version, str, str, str]:
+    return kind.release, kind.backend, kind.platform, kind.python
+
+
+def _serves(kind: Kind, ask: Question) -> bool:
+    if kind.platform != ask.host.platform:
+        return False
+    wish = replace(
+        ask.wish,
+        version=str(kind.release),
+        backends=(kind.backend,),
+        python=kind.python,
+        free_threaded=kind.python.endswith("t"),
+        fallback=False,
+    )
+    build = resolve(replace(ask, wish=wish)).build
+    # A build for devices that a machine does not have serves it as little as one it cannot run.
+    return build is not None and build.backend.tag == kind.backend and not build.unproven
+
+
+def _chosen(
+    name: str, own: Kind | None, targets: Sequence[Kind], serves: Mapping[Kind, frozenset[str]]
+) -> Kind | None:
+    if own in targets:
+        return own
+    return next((each for each in targets if name in serves[each]), None)
+
+
+def _row(member: Member) -> dict[str, Any]:
+    return {
+        "host": member.name,
+        "outcome": member.plan.outcome.value,
+        "torch": str(member.kind.release) if member.kind else None,
+        "backend": member.kind.backend if member.kind else None,
+        "target": member.kind.name if member.kind else None,
+        "reason": member.reason,
+        "opens": member.opens,
+    }

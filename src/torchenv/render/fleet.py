@@ -1,0 +1,33 @@
+"""A fleet as people read it: a table, the fewest targets, and what would open more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchenv.plan.fleet import Fleet
+from torchenv.render.environment import columns
+
+
+def fleet_text(fleet: Fleet) -> str:
+    """Tell what each machine gets and why, and the fewest targets that serve them all."""
+    return "\n".join(_lines(fleet))
+
+
+def _lines(fleet: Fleet) -> Iterator[str]:
+    rows = [("host", "torch", "backend", "target", "reason")]
+    for each in fleet.members:
+        kind = each.kind
+        decided = (str(kind.release), kind.backend, kind.name) if kind else ("none", "-", "-")
+        rows.append((each.name, *decided, each.reason))
+    yield columns(rows)
+    if fleet.targets:
+        count = len(fleet.targets)
+        yield f"the fewest targets that serve {'them all' if not fleet.left_out else 'the others'}: {count}"
+        for kind in fleet.targets:
+            served = [each for each in fleet.members if each.served_by == kind]
+            held = [each.name for each in served if each.held_back]
+            back = f", and holds back {', '.join(held)}" if held else ""
+            yield f"  {kind} serves {', '.join(each.name for each in served)}{back}"
+    for each in fleet.members:
+        if each.opens:
+            yield f"{each.name}: {each.opens}"

@@ -1,0 +1,76 @@
+"""What was locked, and what changed, as people and programs read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchenv.actions.lock import Locked
+    from torchenv.lock import Lock
+
+SCHEMA = "torchenv.lock/1"
+
+
+def locked_text(locked: Locked, before: Mapping[str, Lock], *, written: bool) -> str:
+    """Tell each target with what was decided, and what changed in its lock."""
+    return "\n".join(_lines(locked, before, written=written))
+
+
+def locked_document(locked: Locked, before: Mapping[str, Lock], *, written: bool) -> dict[str, Any]:
+    """Give the `torchenv.lock/1` document."""
+    return {
+        "schema": SCHEMA,
+        "written": written,
+        "targets": [
+            {
+                "name": each.name,
+                "platform": each.platform,
+                "python": each.python,
+                "torch": each.torch,
+                "backend": each.backend,
+                "file": each.file if each.lock else None,
+                "lock": each.lock,
+                "because": list(each.because),
+                "unsupported": each.unsupported,
+                "changes": list(changes(before.get(each.name), locked.locks.get(each.name))),
+            }
+            for each in locked.set.targets
+        ],
+        "removed": sorted(before.keys() - locked.locks.keys()),
+    }
+
+
+def changes(before: Lock | None, after: Lock | None) -> Iterator[str]:
+    """Say what differs between two locks, a line a package: `+` came, `-` went, `~` changed."""
+    was = {each.name: each for each in before.packages} if before else {}
+    now = {each.name: each for each in after.packages} if after else {}
+    for name in sorted(was.keys() | now.keys()):
+        old, new = was.get(name), now.get(name)
+        if old is None and new is not None:
+            yield f"+ {name} {new.version or 'from its repository'}"
+        elif new is None and old is not None:
+            yield f"- {name} {old.version or 'from its repository'}"
+        elif old is not None and new is not None:
+            if old.version != new.version:
+                yield f"~ {name} {old.version} -> {new.version}"
+            elif {each.sha256 for each in old.files} != {each.sha256 for each in new.files}:
+                yield f"~ {name} {new.version}: other files"
+            elif old != new:
+                yield f"~ {name} {new.version}: other addresses"
+
+
+def _lines(locked: Locked, before: Mapping[str, Lock], *, written: bool) -> Iterator[str]:
+    for target in locked.set.targets:
+        if target.lock is None:
+            yield f"{target.name}: unsupported: {target.unsupported}"
+            continue
+        lock = locked.locks[target.name]
+        yield f"{target.name}: torch {target.torch}, {len(lock.packages)} packages, {target.file}"
+        yield from (f"  {each}" for each in target.because)
+        if target.name in before:
+            changed = list(changes(before[target.name], lock))
+            yield from (f"  {each}" for each in changed or ["nothing changed"])
+    yield from (f"{name}: its lock is removed" for name in sorted(before.keys() - locked.locks.keys()))
+    if not written:
+        yield "nothing was written"

@@ -1,0 +1,151 @@
+"""A project of a team, locked and synced through the command line's own modules on a loopback index."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from tests.support.index import Index
+
+from torchenv.cli import COMMANDS
+from torchenv.cli.context import Context
+from torchenv.cli.parser import Parser
+from torchenv.errors import TorchenvError
+from torchenv.installers import interpreter_in
+from torchenv.process import Command, Programs
+
+MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+# The team of the issue: what each machine is, as people write it.
+TEAM = f"""\
+# The team's machines.
+schema = 1
+name = "team"
+
+[torch]
+version = "2.15"
+packages = ["torchvision"]
+
+[packages]
+requirements = ["lightning"]
+
+[index]
+torch = "{{root}}/whl"
+packages = "{{root}}/simple"
+
+[[target]]
+name = "ada"            # the workstation under the desk
+platform = "linux-x86_64"
+python = "{MINOR}"
+backend = "cu132"
+
+[[target]]
+name = "v100"
+platform = "linux-x86_64"
+python = "{MINOR}"
+backend = "cu126"
+
+[[target]]
+name = "rocm7-14"
+platform = "linux-x86_64"
+python = "{MINOR}"
+backend = "rocm7.14"
+
+[[target]]
+name = "ci"
+platform = "linux-x86_64"
+python = "{MINOR}"
+backend = "cpu"
+
+[[target]]
+name = "mac"
+platform = "darwin-arm64"
+python = "{MINOR}"
+
+[[target]]
+name = "windows"
+platform = "windows-x86_64"
+python = "{MINOR}"
+backend = "cu132"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a command gave back: its exit code, what a program reads, what a person reads."""
+
+    code: int
+    out: str
+    said: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class Project:
+    """A directory with a `torchenv.toml`, and the commands that are run in it."""
+
+    directory: Path
+    index: Index
+    environ: dict[str, str]
+    profile: str = TEAM
+    more: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.write("torchenv.toml", self.profile.replace("{root}", self.index.root))
+
+    def run(self, *words: str, **variables: str) -> Ran:
+        """Run a command as the command line does, and turn an error into what it prints."""
+        name, *rest = words
+        module = import_module(f"torchenv.cli.{COMMANDS[name][0]}")
+        parser = Parser(prog=f"torchenv {name}", allow_abbrev=False)
+        parser.add_argument("--root")
+        module.options(parser)
+        out: list[str] = []
+        said: list[str] = []
+        try:
+            context = Context(
+                parser.parse(rest),
+                {**self.environ, **self.more, **variables},
+                self.directory,
+                Path(self.environ["HOME"]),
+                out.append,
+                said.append,
+            )
+            code = module.run(context.arguments, context)
+        except TorchenvError as error:
+            said.append(f"error: {error.message}")
+            said += [f"hint: {error.hint}"] if error.hint else []
+            code = error.exit_code
+        return Ran(code, "\n".join(out), "\n".join(said))
+
+    def write(self, name: str, text: str) -> None:
+        (self.directory / name).write_text(text, "utf-8")
+
+    def read(self, name: str) -> str:
+        return (self.directory / name).read_text("utf-8")
+
+    def change(self, name: str, old: str, new: str) -> None:
+        text = self.read(name)
+        assert old in text
+        self.write(name, text.replace(old, new))
+
+    def locks(self) -> dict[str, bytes]:
+        """The bytes of every file that `lock` writes."""
+        found = (*self.directory.glob("pylock.*.toml"), *self.directory.glob("torchenv.lock.toml"))
+        return {each.name: each.read_bytes() for each in found}
+
+
+def said_by(environment: Path, code: str) -> str:
+    """Ask the Python of an environment."""
+    command = Command((str(interpreter_in(environment)), "-I", "-B", "-c", code))
+    return Programs(os.environ)(command).check("ask the environment").strip()
