@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from torchenv.manifest import Manifest
 from torchenv.record import Environment, Kept, Run
 from torchenv.steps import behind
+
+if TYPE_CHECKING:
+    from packaging.version import Version
 
 
 def newest_kept(manifest: Manifest) -> Kept | None:
     """Give the newest kept checkpoint that the environment in use reads."""
     read = (each for each in manifest.kept if manifest.current in each.readable_by)
     return max(read, key=lambda each: each.saved.timestamp() if each.saved else 0.0, default=None)
+
+
+def out_of_reach(manifest: Manifest, torch: Version) -> list[str]:
+    """Tell of each run whose newest save a torch is too old for, as the last scan saw it."""
+    from packaging.version import Version
+
+    return [
+        f"{run.path}: {run.newest} needs torch {run.needs}, and torch {torch} cannot read it"
+        for run in manifest.runs
+        if run.needs is not None and torch.release[:2] < Version(run.needs).release
+    ]
 
 
 def told(run: Run, environment: Environment) -> Iterator[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from torchenv.lifeboat import newest_kept, told
+from packaging.version import Version
+
+from torchenv.lifeboat import newest_kept, out_of_reach, told
 from torchenv.manifest import Manifest
 from torchenv.record import BasePython, Environment, Kept, Kind, Run, State
 
@@ -66,3 +68,12 @@ def test_the_newest_lifeboat_is_the_one_that_the_environment_in_use_reads() -> N
     manifest = Manifest(kept=(kept("a", 9, 1), kept("b", 3, 1, 2), kept("c", 1, 2)))
     assert newest_kept(replace(manifest, current=1)) == kept("b", 3, 1, 2)
     assert newest_kept(replace(manifest, current=3)) is None
+
+
+def test_a_plan_that_ends_on_an_old_torch_is_told_what_that_cannot_read() -> None:
+    # Case 33.
+    manifest = Manifest(runs=(RUN, replace(RUN, path="runs/b", needs="2.4"), Run(path="runs/c")))
+    assert out_of_reach(manifest, Version("2.14.1")) == [
+        "runs/a: step-200 needs torch 2.15, and torch 2.14.1 cannot read it"
+    ]
+    assert out_of_reach(manifest, Version("2.15.0")) == []

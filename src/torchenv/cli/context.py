@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torchenv.installers import Installer
     from torchenv.installers.inherited import Inherited
     from torchenv.network import Network
-    from torchenv.plan import Known, Lifeboat
+    from torchenv.plan import Known, Lifeboat, Plan
     from torchenv.process import Programs, Runner
     from torchenv.profile import Profile
     from torchenv.record import Environment
@@ -337,6 +337,17 @@ class Context:
             oldest_lifeboat=checkpoints.lifeboat_max_age,
             findings=findings or {},
         )
+
+    def warned(self, plan: Plan) -> Plan:
+        """Add to the warnings of a plan which checkpoints its torch cannot read."""
+        from torchenv.lifeboat import out_of_reach
+        from torchenv.plan.values import Remark
+
+        if plan.build is None:
+            return plan
+        lost = out_of_reach(self.store.read(), plan.build.release.version)
+        remarks = (Remark("checkpoints-out-of-reach", each) for each in lost)
+        return replace(plan, warnings=(*plan.warnings, *remarks))
 
     def _lifeboat(self) -> Lifeboat | None:
         from torchenv.lifeboat import newest_kept
