@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -184,3 +185,20 @@ def test_a_mistake_is_named(terminal: Terminal, words: list[str], code: int, sai
     ended = terminal.type("checkpoints", *words)
     assert ended.code == code
     assert said in ended.err
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_named(terminal: Terminal) -> None:
+    shard = terminal.cwd / "runs" / "a" / "step-100" / "__0_0.distcp"
+    terminal.type("checkpoints", "keep", shard.parent)
+    shard.chmod(0)
+    ended = terminal.type("checkpoints", "keep", shard.parent)
+    assert ended.error == (4, f"error: {shard}: Permission denied\n")
+
+
+def test_a_directory_where_nothing_can_be_written_is_named(terminal: Terminal) -> None:
+    (terminal.cwd / "file").write_text("")
+    ended = terminal.type("checkpoints", "downgrade", "runs/a/step-200", "file/copy", "--for", "2.14")
+    assert ended.code in (4, 5)
+    assert f"{terminal.cwd}/file" in ended.err
+    assert "Traceback" not in ended.err

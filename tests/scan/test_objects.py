@@ -126,6 +126,12 @@ def test_a_copy_that_was_stopped_is_no_checkpoint(bucket: str) -> None:
     assert not place(f"{source}-for-2.14").exists()
 
 
+def test_a_root_that_is_not_in_the_store_is_named(bucket: str) -> None:
+    with pytest.raises(InputError) as raised:
+        scan([place(f"{bucket}/none")], None, lambda _: None)
+    assert str(raised.value) == f"{bucket}/none is not there"
+
+
 @pytest.mark.parametrize(
     ("address", "hint"),
     [("gs://bucket/runs", "install torchenv[gs]"), ("abfs://bucket/runs", "install torchenv[azure]")],

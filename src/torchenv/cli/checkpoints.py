@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torchenv.cli.context import Context
 from torchenv.cli.parser import Parser
-from torchenv.errors import InputError, NothingSuits
+from torchenv.errors import InputError, NothingSuits, ToolFailed
 
 if TYPE_CHECKING:
     from torchenv.actions.checkpoints import Scanned
@@ -55,9 +55,14 @@ def options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace, context: Context) -> int:
     """Do what was asked for; 1 where a check found something."""
-    return {"scan": _scan, "show": _show, "keep": _keep, "verify": _verify, "downgrade": _downgrade}[
-        arguments.action
-    ](arguments, context)
+    act = {"scan": _scan, "show": _show, "keep": _keep, "verify": _verify, "downgrade": _downgrade}
+    try:
+        return act[arguments.action](arguments, context)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # A file that may not be read, a full disk, a store that does not answer: where, and what it said.
+        raise ToolFailed(f"{error.filename or arguments.action}: {error.strerror or error}") from None
 
 
 def _scan(arguments: Namespace, context: Context) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -46,8 +47,11 @@ class ObjectPlace:
         return bool(self._found())
 
     def walk(self, known: Mapping[str, Folder]) -> Iterator[tuple[str, Folder]]:  # noqa: ARG002 - one listing tells all
+        found = self._found()
+        if not found:
+            raise FileNotFoundError(errno.ENOENT, "nothing is there", self.address)
         folders: dict[str, Folder] = {self.address: Folder()}
-        for path, info in sorted(self._found().items()):
+        for path, info in sorted(found.items()):
             directory, _, name = self._below(path).rpartition("/")
             if is_part(name):
                 at = f"{self.address}/{directory}" if directory else self.address
