@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import time
@@ -26,18 +25,20 @@ PROJECT = ROOT / ".build" / "bench"
 ROUNDS = 21
 
 PYTHON = [sys.executable, "-I"]
-TORCHENV = [*PYTHON, "-m", "torchenv"]
+TORCHENV = [str(Path(sys.executable).with_name("torchenv"))]
 
 
 def main() -> None:
-    bare = quickest([*PYTHON, "-c", "pass"])
-    version = quickest([*TORCHENV, "--version"])
-    plan = quickest([*TORCHENV, "plan", "2.15", "--host", str(HOST), "--json"])
-    probe = quickest([*TORCHENV, "probe", "--json"]) - version
+    bare, version, plan, probe = quickest(
+        [*PYTHON, "-c", "pass"],
+        [*TORCHENV, "--version"],
+        [*TORCHENV, "plan", "2.15", "--host", str(HOST), "--json"],
+        [*TORCHENV, "probe", "--json"],
+    )
     print(f"python -I -c pass: {bare * 1000:.0f} ms")
     print(f"torchenv --version: {version / bare:.1f} times that (at most 3)")
     print(f"torchenv plan 2.15 --host FILE --json: {plan / bare:.1f} times that (at most 8)")
-    print(f"torchenv probe: {probe:.2f} s beyond start-up (at most 0.5)")
+    print(f"torchenv probe: {probe - version:.2f} s beyond start-up (at most 0.5)")
 
     shutil.rmtree(PROJECT, ignore_errors=True)
     (PROJECT / ".git").mkdir(parents=True)
@@ -53,14 +54,15 @@ def main() -> None:
     print(f"  torchenv itself: {whole - others:.2f} s (at most 1.5)")
 
 
-def quickest(command: Sequence[str]) -> float:
-    """Give the median of the quicker half of the rounds: what else the machine does only ever adds."""
-    times = []
+def quickest(*commands: Sequence[str]) -> list[float]:
+    """Give the quickest of many rounds of each, taken in turn: what else the machine does only ever adds."""
+    times: list[list[float]] = [[] for _ in commands]
     for _ in range(ROUNDS):
-        start = time.perf_counter()
-        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-        times.append(time.perf_counter() - start)
-    return statistics.median(sorted(times)[: ROUNDS // 2 + 1])
+        for command, took in zip(commands, times, strict=True):
+            start = time.perf_counter()
+            subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+            took.append(time.perf_counter() - start)
+    return list(map(min, times))
 
 
 def created() -> tuple[float, dict[str, float]]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from torchenv.errors import InputError
-from torchenv.tables import Table
+from torchenv.tables import Table, toml
 
 if TYPE_CHECKING:
     from packaging.pylock import Package, Pylock
@@ -90,13 +88,13 @@ def written(raw: Mapping[str, Any], *, index_of: Mapping[str, str | None]) -> st
     packages come in a fixed order, so that whoever writes the same lock writes the same bytes.
     """
     head = {key: value for key, value in raw.items() if key != "packages"} | {"created-by": "torchenv"}
-    lines = [f"{key} = {_toml(head[key])}" for key in sorted(head, key=_rank)]
+    lines = [f"{key} = {toml(head[key])}" for key in sorted(head, key=_rank)]
     for package in sorted(raw["packages"], key=lambda each: (each["name"], str(each))):
         index = index_of.get(package["name"])
         known = {**package, "index": index} if index and _from_index(package) else package
         lines += ["", "[[packages]]"]
         lines += [
-            f"{key} = {_lines(known[key]) if key == 'wheels' else _toml(known[key])}"
+            f"{key} = {_lines(known[key]) if key == 'wheels' else toml(known[key])}"
             for key in sorted(known, key=_rank)
         ]
     return "\n".join(lines) + "\n"
@@ -117,30 +115,7 @@ def _from_index(package: Mapping[str, Any]) -> bool:
 
 
 def _lines(wheels: list[Any]) -> str:
-    return "[\n" + "".join(f"    {_toml(wheel)},\n" for wheel in wheels) + "]"
-
-
-def _toml(value: object) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case str():
-            # A JSON string is a TOML string, but for this one character.
-            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-        case datetime():
-            return value.isoformat().replace("+00:00", "Z")
-        case list():
-            return f"[{', '.join(map(_toml, value))}]"
-        case dict():
-            members = ", ".join(f"{_key(key)} = {_toml(each)}" for key, each in value.items())
-            return f"{{ {members} }}"
-        case _:
-            return str(value)
-
-
-def _key(key: str) -> str:
-    bare = key.replace("-", "").replace("_", "")
-    return key if bare.isascii() and bare.isalnum() else json.dumps(key)
+    return "[\n" + "".join(f"    {toml(wheel)},\n" for wheel in wheels) + "]"
 
 
 def _packages(pylock: Pylock, source: str) -> tuple[LockedPackage, ...]:

@@ -27,7 +27,7 @@ from torchenv.record import (
     nothing_more,
     unknown_keys,
 )
-from torchenv.tables import Table, nearest
+from torchenv.tables import Table, nearest, toml, toml_key
 
 SCHEMA = 1
 
@@ -223,6 +223,11 @@ class Manifest:
         state = State.PROVEN if proof.passed else State.FAILED
         return self._changed(before, state=state, proofs=(*before.proofs, proof))[0]
 
+    def noted(self, number: int, proof: Proof) -> Manifest:
+        """Record a run of checks that decides nothing about whether an environment can be used."""
+        before = self.number(number)
+        return self._changed(before, proofs=(*before.proofs, proof))[0]
+
     def cleared(self, number: int) -> Manifest:
         """Forget an environment that was never finished; its number stays used."""
         assert self.number(number).state is State.BUILDING
@@ -358,9 +363,9 @@ def _lines(table: Mapping[str, Any], *, at: str) -> Iterator[str]:
     below = {key: value for key, value in table.items() if _is_tables(value)}
     for key, value in table.items():
         if key not in below:
-            yield _assignment(key, value)
+            yield f"{toml_key(key)} = {toml(value)}"
     for key, members in below.items():
-        place = at + _written_key(key)
+        place = at + toml_key(key)
         for member in members:
             yield from ("", f"[[{place}]]")
             yield from _lines(member, at=f"{place}.")
@@ -368,26 +373,3 @@ def _lines(table: Mapping[str, Any], *, at: str) -> Iterator[str]:
 
 def _is_tables(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(each, Mapping) for each in value)
-
-
-def _assignment(key: str, value: Any) -> str:
-    return f"{_written_key(key)} = {_written(value)}"
-
-
-# tomlkit writes every key and value. Given whole tables it takes five times as long, which shows in a
-# rollback once a scan has recorded hundreds of runs. Its import costs 30 ms, and most commands only read.
-def _written_key(key: str) -> str:
-    import tomlkit
-
-    return tomlkit.key(key).as_string()
-
-
-def _written(value: Any) -> str:
-    import tomlkit
-
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(_assignment(key, each) for key, each in value.items()) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_written, value)) + "]"
-    written: str = tomlkit.item(value).as_string()
-    return written

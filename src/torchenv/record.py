@@ -98,13 +98,17 @@ class Activation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proof:
-    """One run of checks in an environment; without devices it says nothing of a GPU."""
+    """One run of checks in an environment; without devices it says nothing of a GPU.
+
+    `host` is the name of the machine and `git` the commit that torch says it was built from.
+    """
 
     at: datetime
     passed: bool
     what: str
     host: str | None = None
     devices: tuple[str, ...] = ()
+    git: str | None = None
     said: tuple[str, ...] = ()
     more: More = field(default_factory=nothing_more, hash=False)
 
@@ -116,6 +120,7 @@ class Proof:
             what=table.get("what", str),
             host=table.get("host", str, None),
             devices=table.strings("devices"),
+            git=table.get("git", str, None),
             said=table.strings("said"),
             more=unknown_keys(table, cls),
         )

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchenv.catalogue import SCHEMA, Catalogue
 from torchenv.errors import InputError
 from torchenv.tables import Table, nearest
 
+if TYPE_CHECKING:
+    from torchenv.audit import Breakages
+
 # importlib.resources would cost 35 ms of every start.
 _PACKAGE = Path(__file__).parent
 CATALOGUE = _PACKAGE / "data" / "catalogue.toml"
+BREAKAGES = _PACKAGE / "data" / "breakages.toml"
 
 # The wheel carries the profiles inside the package; a source checkout has them at its top.
 _CARRIED = _PACKAGE / "profiles"
@@ -43,6 +47,13 @@ def catalogue(own: Path | None = None) -> Catalogue:
     document.schema(SCHEMA, remedy=f"write `schema = {SCHEMA}` at its top")
     merged = laid_over(packaged.raw(), document.raw())
     return Catalogue.parse(Table(merged, f"{own}, over the packaged {CATALOGUE.name}"))
+
+
+def breakages() -> Breakages:
+    """Read what the newest release breaks in people's code, for the audit."""
+    from torchenv.audit import Breakages
+
+    return Breakages.read(BREAKAGES.read_text(encoding="utf-8"), BREAKAGES.name)
 
 
 def profile_names(directory: Path = PROFILES) -> tuple[str, ...]:

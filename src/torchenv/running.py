@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,32 +24,34 @@ class Process:
         return f"process {self.pid} ({self.command})"
 
 
-# Gives the processes that run from the environment in a directory, this one aside.
-Running = Callable[[Path], tuple[Process, ...]]
+# The beginnings of paths that lie in one of some directories.
+Inside = tuple[str, ...]
+
+# Gives the processes that run from an environment in one of these directories, this one aside.
+Running = Callable[[Sequence[Path]], tuple[Process, ...]]
 
 
 def running(system: str, run: Callable[[], Runner]) -> Running:
     """Make the `Running` of a system; `run` gives what starts programs, which Linux does without."""
     if system == "linux":
         return in_proc
-    return lambda directory: asked(run(), directory, system=system)
+    return lambda directories: asked(run(), directories, system=system)
 
 
-def in_proc(directory: Path, proc: Path = Path("/proc")) -> tuple[Process, ...]:
+def in_proc(directories: Sequence[Path], proc: Path = Path("/proc")) -> tuple[Process, ...]:
     """Find them in Linux's own list; other users' processes cannot be looked into."""
-    inside = f"{directory}{os.sep}"
-    return _others(_in_proc(proc, inside))
+    return _others(_in_proc(proc, tuple(f"{each}/" for each in directories)))
 
 
-def asked(run: Runner, directory: Path, *, system: str) -> tuple[Process, ...]:
+def asked(run: Runner, directories: Sequence[Path], *, system: str) -> tuple[Process, ...]:
     """Find them by the programs with which macOS and Windows tell; what those do not tell stays unknown."""
     from torchenv.process import Command, together
 
     commands = (_CIM,) if system == "win32" else (_PS, _LSOF)
     answers = [done.out for done in together(run, [Command(each) for each in commands], timeout=10)]
     if system == "win32":
-        return _others(_started_from(answers[0], f"{directory}\\"))
-    inside = f"{directory}/"
+        return _others(_started_from(answers[0], tuple(f"{each}\\".lower() for each in directories)))
+    inside = tuple(f"{each}/" for each in directories)
     return _others([*_with_file_in(answers[1], inside), *_with_command_in(answers[0], inside)])
 
 
@@ -64,10 +66,11 @@ _CIM = (
 
 
 def _others(found: Iterable[Process]) -> tuple[Process, ...]:
-    return tuple({each.pid: each for each in found if each.pid != os.getpid()}.values())
+    by_pid = {each.pid: each for each in found if each.pid != os.getpid()}
+    return tuple(by_pid[pid] for pid in sorted(by_pid))
 
 
-def _in_proc(proc: Path, inside: str) -> Iterator[Process]:
+def _in_proc(proc: Path, inside: Inside) -> Iterator[Process]:
     for pid in os.listdir(proc):  # noqa: PTH208 - hundreds of processes in a few milliseconds
         if pid.isdecimal():
             # What ends under the eye, or belongs to another user, cannot be told.
@@ -81,7 +84,7 @@ def _in_proc(proc: Path, inside: str) -> Iterator[Process]:
                     yield Process(int(pid), " ".join(words).strip() or program)
 
 
-def _leads_inside(process: Path, name: str, inside: str) -> bool:
+def _leads_inside(process: Path, name: str, inside: Inside) -> bool:
     """Say of a Python, whose program is that of its base, whether it was started as the one inside."""
     if "/" in name:
         started_as = os.path.normpath((process / "cwd").readlink() / name)
@@ -95,7 +98,8 @@ def _leads_inside(process: Path, name: str, inside: str) -> bool:
                     return True
                 break
     # 7f2c4c000000-7f2c4c021000 r-xp 00000000 fe:00 1234   /home/ada/envs/2-…/site-packages/torch/_C.so
-    return f" {inside}" in (process / "maps").read_text(errors="surrogateescape")
+    loaded = (process / "maps").read_bytes()
+    return any(os.fsencode(f" {each}") in loaded for each in inside)
 
 
 def _texts(path: Path) -> list[str]:
@@ -103,7 +107,7 @@ def _texts(path: Path) -> list[str]:
     return os.fsdecode(path.read_bytes()).split("\0")
 
 
-def _with_command_in(text: str, inside: str) -> Iterator[Process]:
+def _with_command_in(text: str, inside: Inside) -> Iterator[Process]:
     #   4711 /Users/ada/project/.torchenv/envs/2-2.15.0-cpu-py3.12/bin/python train.py
     for line in text.splitlines():
         pid, _, command = line.strip().partition(" ")
@@ -111,7 +115,7 @@ def _with_command_in(text: str, inside: str) -> Iterator[Process]:
             yield Process(int(pid), command)
 
 
-def _with_file_in(text: str, inside: str) -> Iterator[Process]:
+def _with_file_in(text: str, inside: Inside) -> Iterator[Process]:
     # p4711
     # cpython3.12
     # ftxt
@@ -129,11 +133,11 @@ def _with_file_in(text: str, inside: str) -> Iterator[Process]:
                 pass
 
 
-def _started_from(text: str, inside: str) -> Iterator[Process]:
+def _started_from(text: str, inside: Inside) -> Iterator[Process]:
     # A venv's Python stays there as the launcher of its base:
     # 4711<TAB>C:\Users\ada\envs\2-2.15.0-cpu-py3.12\Scripts\python.exe<TAB>python train.py
     for line in text.splitlines():
         pid, _, rest = line.partition("\t")
         path, _, command = rest.partition("\t")
-        if pid.isdecimal() and path.lower().startswith(inside.lower()):
+        if pid.isdecimal() and path.lower().startswith(inside):
             yield Process(int(pid), command.strip() or path)

@@ -146,7 +146,8 @@ class Store:
         A new environment that someone made at its place is not taken for it.
         """
         path = Path(environment.path)
-        for place in chain([path], self._other_places(path)):
+        beside = _beside(path) if environment.identity is not None else ()
+        for place in chain([path], self._other_places(path), beside):
             if place.is_dir() and _is(environment, place):
                 return InPlace(path) if place == path else Moved(place, was=path)
         return Replaced(path) if path.is_dir() else Gone(path)
@@ -174,6 +175,10 @@ class Store:
     def fingerprint_path(self, number: int) -> Path:
         """Where the lines of an environment's fingerprint are kept."""
         return self.root / "fingerprints" / f"{number}.txt"
+
+    def log_directory(self, number: int) -> Path:
+        """Where the logs of the checks in an environment are kept, also after it was removed."""
+        return self.root / "logs" / str(number)
 
     # Writing.
 
@@ -263,6 +268,10 @@ class Store:
         """Keep the lines of a fingerprint, so that a difference can be named later."""
         return self._keep(self.fingerprint_path(number), text)
 
+    def write_log(self, number: int, name: str, text: str) -> Path:
+        """Keep what a check in an environment printed."""
+        return self._keep(self.log_directory(number) / name, text)
+
     def write_constraints(self, environment: Environment, text: str) -> Path:
         """Leave in a new environment what keeps a later install by hand from replacing its packages."""
         path = constraints_path(self._directory(environment))
@@ -281,15 +290,17 @@ class Store:
         """
         manifest = self.read()
         self._put_back_wrongly_discarded(manifest)
-        if manifest.root != str(self.root):
-            for environment in manifest.environments:
-                if environment.on_disk and isinstance(now := self.locate(environment), Moved):
-                    manifest = manifest.moved(environment.number, now.path)
+        for environment in manifest.environments:
+            if environment.on_disk and isinstance(now := self.locate(environment), Moved):
+                manifest = manifest.moved(environment.number, now.path)
         return manifest
 
     def clear_unfinished(self) -> Manifest:
         """Bring the disk to what the manifest says after a run that was stopped, and give the manifest."""
-        manifest = self.settled()
+        return self.cleared(self.settled())
+
+    def cleared(self, manifest: Manifest) -> Manifest:
+        """Clear what the manifest says was begun and never finished, and give it without that."""
         unfinished = manifest.unfinished()
         for environment in unfinished:
             self._say(f"clearing environment {environment}, which was left unfinished")
@@ -381,6 +392,12 @@ class Store:
 
     def _discarded(self) -> tuple[Path, ...]:
         return tuple(sorted(self._trash.iterdir())) if self._trash.is_dir() else ()
+
+
+def _beside(path: Path) -> Iterator[Path]:
+    """Give where it would be if its project had another name now, and the workspace lay elsewhere."""
+    with suppress(OSError):
+        yield from (each / path.name for each in path.parent.parent.iterdir())
 
 
 def constraints_path(directory: Path) -> Path:

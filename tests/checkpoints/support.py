@@ -86,9 +86,7 @@ def metadata(tensors: list[dict[str, Any]], *, strides: bool = True) -> bytes:
                 torch.Tensor, properties=properties, size=torch.Size(shape), chunks=pieces
             )
             for n, (start, _) in enumerate(tensor["pieces"]):
-                index = torch.made(
-                    torch.Index, fqn=tensor["name"], index=n, offset=torch.Size(start)
-                )
+                index = torch.made(torch.Index, fqn=tensor["name"], index=n, offset=torch.Size(start))
                 place = {
                     "relative_path": f"__{n}_0.distcp",
                     "offset": 7 * len(storage),

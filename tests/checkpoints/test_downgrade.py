@@ -95,8 +95,7 @@ def test_the_case_of_a_checkpoint_that_2_14_cannot_read() -> None:
 
 def test_frames_that_begin_inside_of_records_keep_their_lengths_right() -> None:
     tensors = [
-        {"name": f"layer.{n}.weight", "shape": (n, 3), "pieces": [((0, 0), (n, 3))]}
-        for n in range(1, 30_000)
+        {"name": f"layer.{n}.weight", "shape": (n, 3), "pieces": [((0, 0), (n, 3))]} for n in range(1, 30_000)
     ]
     data = metadata(tensors)
     assert len(data) > 4 << 20  # so that it is read by records

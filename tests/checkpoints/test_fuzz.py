@@ -23,9 +23,7 @@ edits = st.lists(
 )
 
 
-@settings(
-    max_examples=400, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=400, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 @given(kind=st.sampled_from(CORPUS), which=st.integers(0, 9), edits=edits)
 def test_a_damaged_checkpoint_ends_in_a_verdict(
     kind: str, which: int, edits: list[tuple[int, bytes, int]]
@@ -43,9 +41,7 @@ def test_a_damaged_checkpoint_ends_in_a_verdict(
     assert all(note.message.isprintable() for note in checkpoint.problems)
 
 
-@settings(
-    max_examples=200, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=200, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 @given(edits=edits)
 def test_damaged_metadata_is_downgraded_right_or_refused(
     edits: list[tuple[int, bytes, int]],

@@ -59,9 +59,7 @@ def test_no_module_here_imports_what_could_run_a_pickle() -> None:
     ],
 )
 @pytest.mark.parametrize("form", ["canary.pt", ".metadata", "canary.pkl"])
-def test_names_that_can_run_code_are_told_and_nothing_is_opened(
-    data: bytes, name: str, form: str
-) -> None:
+def test_names_that_can_run_code_are_told_and_nothing_is_opened(data: bytes, name: str, form: str) -> None:
     # Case 35: helpers in trusted packages, and dotted walks through innocent modules.
     checkpoint = seen({form: archive(data) if form == "canary.pt" else data})
 
@@ -96,11 +94,7 @@ def hostile(n: int) -> dict[str, bytes]:
         "same again": b"\x80\x04]" + b"2" * n + b".",
         "twice as much each time": b"\x80\x04)" + b"2\x86" * (n // 2) + b".",
         "short strings": b"\x80\x04(" + b"\x8c\x02ab" * (n // 4) + b"t.",
-        "wide characters": b"\x80\x04\x8d"
-        + struct.pack("<Q", n)
-        + b"a" * (n - 4)
-        + "🔥".encode()
-        + b".",
+        "wide characters": b"\x80\x04\x8d" + struct.pack("<Q", n) + b"a" * (n - 4) + "🔥".encode() + b".",
         "numbers": b"\x80\x04(" + b"J\0\0\1\0" * (n // 5) + b"t.",
         "a long number": b"\x80\x04\x8b" + struct.pack("<I", n) + b"\x01" * n + b".",
         "a number of digits": b"L" + b"9" * n + b"L\n.",

@@ -41,9 +41,7 @@ def told(checkpoint: Checkpoint) -> tuple[str, list[str]]:
         ),
     ],
 )
-def test_the_folder_of_a_killed_save_is_not_complete(
-    case: str, expected: tuple[str, list[str]]
-) -> None:
+def test_the_folder_of_a_killed_save_is_not_complete(case: str, expected: tuple[str, list[str]]) -> None:
     # Case 37: the highest step number was taken for the newest checkpoint.
     checkpoint = inspect(LocalTree(CASES / case))
 
@@ -110,9 +108,7 @@ def safetensors(data: bytes) -> bytes:
 
 
 def test_a_sharded_model_whose_second_file_is_cut_short_is_corrupt() -> None:
-    index = {
-        "weight_map": {"w": "m-00001-of-00002.safetensors", "v": "m-00002-of-00002.safetensors"}
-    }
+    index = {"weight_map": {"w": "m-00001-of-00002.safetensors", "v": "m-00002-of-00002.safetensors"}}
     files = {
         "m.safetensors.index.json": json.dumps(index).encode(),
         "m-00001-of-00002.safetensors": safetensors(bytes(16)),

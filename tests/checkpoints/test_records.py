@@ -33,10 +33,7 @@ WITHOUT = metadata(TENSORS, strides=False)
 FILES = {
     "strides": WITH_STRIDES,
     "no strides": WITHOUT,
-    **{
-        path.parent.name: path.read_bytes()
-        for path in sorted((SAMPLES / "2.15.0").glob("*/.metadata"))
-    },
+    **{path.parent.name: path.read_bytes() for path in sorted((SAMPLES / "2.15.0").glob("*/.metadata"))},
 }
 
 Told = tuple[object, ...]
@@ -97,9 +94,7 @@ edits = st.lists(
 )
 
 
-@settings(
-    max_examples=300, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=300, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 @given(edits=edits, strides=st.booleans())
 def test_a_file_that_was_changed_is_read_as_exactly_or_not_at_all(
     edits: list[tuple[int, str, int]], *, strides: bool

@@ -268,11 +268,18 @@ def test_a_companion_that_nobody_knows_is_asked_of_the_index() -> None:
 
 def test_what_an_index_lacks_is_a_reason() -> None:
     host = recorded("rtx-4090-driver-580")
-    facts = IndexFacts(lacks={"cu132": {"torchaudio": "its index has only 2.2.0"}})
+    facts = IndexFacts(lacks={"2.15.0 cu132": {"torchaudio": "its index has only 2.2.0"}})
     wish = Wish(version="2.15", packages=("torchaudio",), fallback=False, backends=("cu132",), by_hand=True)
     plan = resolve(Question(host=host, wish=wish, catalogue=CATALOGUE, indexes=facts))
     assert codes(plan, "2.15.0")["cu132"] == "index-lacks-package"
     assert plan.why[0] == "torch 2.15.0 (cu132): torchaudio: its index has only 2.2.0"
+
+
+def test_an_interpreter_that_the_index_has_wheels_for_is_taken_once_it_was_asked() -> None:
+    host = linux("3.12.7", "3.13.1", nvidia=nvidia("580.95.05", RTX_4090))
+    facts = IndexFacts(pythons={"2.15.0 cu132": frozenset({"3.11", "3.12"})})
+    plan = resolve(Question(host=host, wish=Wish(version="2.15"), catalogue=CATALOGUE, indexes=facts))
+    assert choice(plan) == "2.15.0-cu132-py3.12"
 
 
 def test_an_unreachable_index_gives_the_package_index_build_where_it_serves() -> None:
@@ -339,7 +346,7 @@ def test_upgrading_is_advised_with_care_for_checkpoints() -> None:
     assert planned(host).advice.verdict == "upgrade"
     careful = planned(host, distributed=True).advice
     assert careful.verdict == "upgrade-at-checkpoint-boundary"
-    assert careful.reasons[0] == ("distributed checkpoints saved by 2.15.0 cannot be read by 2.14.1+cu130")
+    assert careful.reasons[1] == ("distributed checkpoints saved by 2.15.0 cannot be read by 2.14.1+cu130")
     assert planned("v100-driver-580").advice.verdict == "stay"
 
 

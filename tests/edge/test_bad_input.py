@@ -188,8 +188,8 @@ def test_no_interpreter_and_no_network_says_what_would_help(terminal: Terminal) 
         (
             "error: nothing was made: torch 2.15.0 (cpu): no Python was found on this host,"
             " and none may be fetched\n"
-            "hint: leave --offline out, and one is fetched, or install one of Python"
-            " 3.11, 3.12, 3.13, 3.14, 3.15\n"
+            "hint: install one of Python 3.11, 3.12, 3.13, 3.14, 3.15;"
+            " with the network and without --offline, one is fetched\n"
         ),
     )
     assert left_in(terminal) == []

@@ -18,6 +18,7 @@ from tests.support.wheels import Wheel
 from torchenv.errors import InputError, NothingSuits, ToolFailed
 from torchenv.installers import LockRequest, interpreter_in
 from torchenv.installers.uv import Uv, uv_program
+from torchenv.isolation import isolate
 from torchenv.process import Command, Programs
 
 if TYPE_CHECKING:
@@ -332,3 +333,39 @@ def test_a_path_with_spaces_and_other_letters_works(uv: Uv, request_for: Ask, tm
     folder.mkdir()
     environment = built(uv, uv.lock(request_for("cpu")), folder)
     assert said_by(environment, "import torch; print(torch.__version__)") == "2.15.0+cpu"
+
+
+@builds_here
+@pytest.mark.parametrize(("wanted", "names"), [("copy", {1}), ("hardlink", {2})])
+def test_files_come_from_the_cache_the_way_the_profile_says(
+    environ: dict[str, str], request_for: Ask, tmp_path: Path, wanted: str, names: set[int]
+) -> None:
+    uv = Uv(Programs(environ), program=uv_program(), link_mode=wanted)
+    environment = built(uv, uv.lock(request_for("cpu")), tmp_path)
+    versions = list(environment.glob("lib/python*/site-packages/*/version.py"))
+    assert {each.stat().st_nlink for each in versions} == names
+
+
+@builds_here
+def test_editing_every_file_of_one_environment_changes_no_byte_of_another_nor_of_the_cache(
+    environ: dict[str, str], request_for: Ask, tmp_path: Path
+) -> None:
+    uv = Uv(Programs(environ), program=uv_program(), link_mode="hardlink")
+    lock = uv.lock(request_for("cpu"))
+    environments = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        environments.append(built(uv, lock, tmp_path / name))
+        isolate(environments[-1])
+    edited, other = environments
+    cache = Path(environ["UV_CACHE_DIR"])
+
+    def contents(directory: Path) -> dict[Path, bytes]:
+        files = (each for each in directory.rglob("*") if each.is_file() and not each.is_symlink())
+        return {each: each.read_bytes() for each in files}
+
+    before = contents(other) | contents(cache)
+    for file in edited.rglob("*.py"):
+        with file.open("a") as text:
+            text.write("# edited\n")
+    assert contents(other) | contents(cache) == before

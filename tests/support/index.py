@@ -60,6 +60,14 @@ class Index:
         """Serve other bytes under this name than those whose hash is listed."""
         self._damaged.add(file_name)
 
+    def mend(self, file_name: str) -> None:
+        """Serve the right bytes again."""
+        self._damaged.discard(file_name)
+
+    def held(self, place: str) -> list[Wheel]:
+        """Give the wheels of a place."""
+        return list(self._places[place].values())
+
     def served(self, place: str, file_name: str) -> bytes:
         """Give the bytes that are served under this name."""
         wheel = self._places[place][file_name]

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.support.index import Index
 
 from torchenv.manifest import Manifest
-from torchenv.record import State
+from torchenv.record import Kind, State
 from torchenv.store import Store
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -37,7 +37,7 @@ class Torchenv:
         self.store = Store(self.root)
         home = directory / "home"
         home.mkdir(exist_ok=True)
-        self._cwd = directory
+        self.cwd = directory
         self.environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(home),
@@ -53,7 +53,7 @@ class Torchenv:
         return subprocess.Popen(
             [sys.executable, "-m", "torchenv", *words],
             env={**self.environ, **more},
-            cwd=self._cwd,
+            cwd=self.cwd,
             text=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -88,7 +88,8 @@ class Torchenv:
     def sound(self) -> Manifest:
         """Give the manifest, and prove that it and the disk say the same."""
         manifest = self.store.read()
-        recorded = {Path(each.path).name for each in manifest.environments if each.on_disk}
+        built = [each for each in manifest.environments if each.kind is Kind.BUILT]
+        recorded = {Path(each.path).name for each in built if each.on_disk}
         building = {Path(each.path).name for each in manifest.unfinished()}
         found = {each.name for each in self.store.environments.glob("*")}
         assert recorded <= found <= recorded | building

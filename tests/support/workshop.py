@@ -74,6 +74,7 @@ class Workshop:
     environ: dict[str, str]
     said: list[str] = field(default_factory=list)
     offline: bool = False
+    pythons: str = "http://127.0.0.1:9/pythons"
 
     @property
     def fetch(self) -> Fetch:
@@ -126,7 +127,7 @@ class Workshop:
         question = Question(host=host, wish=asked, catalogue=catalogue)
         plan = resolve(question)
         if not self.offline:
-            plan = asked_again(plan, question, self.fetch, run)
+            plan = asked_again(plan, question, self.fetch, run, pythons=self.pythons)
         along = of_profile(
             profile.packages, "profile", self.root, lambda path: path.read_text("utf-8"), catalogue
         )

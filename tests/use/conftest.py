@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.index import Index, serving
 from tests.support.workshop import Workshop
+from tests.support.workspace import Workspace
 from tests.support.world import world
 
 
@@ -24,3 +25,8 @@ def workshop(index: Index, tmp_path: Path) -> Workshop:
     home.mkdir()
     environ = {"PATH": os.environ["PATH"], "HOME": str(home), "UV_CACHE_DIR": str(tmp_path / "cache")}
     return Workshop(index, tmp_path / "workspace", environ)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path)

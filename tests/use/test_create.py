@@ -104,6 +104,18 @@ def test_a_second_create_fetches_no_wheel(workshop: Workshop) -> None:
     assert second.environment.lock == first.environment.lock
 
 
+def test_that_it_stands_on_condas_python_is_told_and_recorded(workshop: Workshop) -> None:
+    host = recorded("cpu-only-linux")
+    conda = tuple(replace(each, conda=True) for each in host.pythons)
+    made = workshop.create(replace(host, pythons=conda), python=sys.executable)
+    warning = (
+        f"it stands on conda's Python {sys.executable}: without that environment nothing in this one runs"
+    )
+    assert made.environment.choice is not None
+    assert made.environment.choice.warnings == (warning,)
+    assert f"note: {warning}" in workshop.said
+
+
 # A wheel that is not what its index says.
 
 

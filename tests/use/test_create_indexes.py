@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import platform
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 from tests.support.index import Index
 from tests.support.wheels import Wheel
 from tests.support.workshop import MINOR, Workshop, recorded
 
-from torchenv.disk import Disk
+from torchenv.disk import Disk, PathLength
 from torchenv.errors import IndexFailed, NothingSuits, ToolFailed, WorkspaceError
 from torchenv.lock import Lock
 from torchenv.plan import Outcome
@@ -162,6 +164,40 @@ def test_a_disk_without_room_is_told_before_anything_is_fetched(workshop: Worksh
     )
     assert caught.value.hint == "free some space, or choose another disk with --root DIR"
     assert nothing_was_built(workshop)
+
+
+def test_paths_too_long_for_windows_are_told_by_exact_numbers_before_anything_is_built(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    workshop.root = tmp_path / ("w" * (120 - len(str(tmp_path))))
+    with pytest.raises(WorkspaceError) as caught:
+        workshop.create(recorded("cpu-only-windows"))
+    site = workshop.root / "envs" / f"000-2.15.0-cpu-py{MINOR}" / "Lib" / "site-packages"
+    length = PathLength(len(str(site)), 126)
+    assert length.too_many > 0
+    assert str(caught.value) == f"paths under {site} would be too long: {length}"
+    assert caught.value.hint == (
+        f"choose a --root that is {length.too_many} characters shorter, or set LongPathsEnabled"
+    )
+    assert nothing_was_built(workshop)
+
+
+# An interpreter that would have to be fetched.
+
+
+def test_where_no_interpreter_can_be_fetched_one_that_is_there_must_do(workshop: Workshop) -> None:
+    host = recorded("cpu-only-linux")
+    (here,) = host.pythons
+    old = replace(host, pythons=(replace(here, version=Version("3.10.14"), path="/usr/bin/python3.10"),))
+    profile, run = Profile(name="default"), Programs(workshop.environ)
+
+    plan = workshop.order(old, "2.15", profile=profile, run=run).plan
+    assert plan.outcome is Outcome.FALLBACK
+    assert plan.why[0] == "torch 2.15.0 (cpu): requires Python >=3.11, and this host has only Python 3.10"
+
+    workshop.pythons = f"{workshop.index.root}/pythons"
+    order = workshop.order(old, "2.15", profile=profile, run=run, python="3.13")
+    assert (order.plan.outcome, order.build.python.source) == (Outcome.AS_REQUESTED, "fetch")
 
 
 # Without the network.

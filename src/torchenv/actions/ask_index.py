@@ -1,4 +1,4 @@
-"""Ask the index of a plan whether it has what is planned, and plan again where it has not."""
+"""Ask whether what is planned can be had, and plan again where it cannot."""
 
 from __future__ import annotations
 
@@ -16,38 +16,71 @@ from torchenv.plan import Build, IndexFacts, Plan, Question, resolve
 from torchenv.process import Runner
 
 
-def asked_again(plan: Plan, ask: Question, fetch: Fetch, run: Runner) -> Plan:
-    """Give the plan that holds once the indexes were asked.
+def asked_again(plan: Plan, ask: Question, fetch: Fetch, run: Runner, *, pythons: str) -> Plan:
+    """Give the plan that holds once the indexes were asked, and `pythons`, from where one would be fetched.
 
-    Where PyTorch's index cannot be reached, the package index's build is planned if it is of the same release
-    and serves this host; else `IndexFailed` is raised. What an index lacks is a reason in the new plan.
+    Where no interpreter can be fetched, those that are there must do. Where PyTorch's index cannot be
+    reached, the package index's build is planned if it is of the same release and serves this host; else
+    `IndexFailed` is raised. What an index lacks is a reason in the new plan.
     """
+    if plan.build is not None and plan.build.python.path is None and why_unreachable(run, pythons):
+        ask = replace(ask, wish=replace(ask.wish, offline=True))
+        plan = resolve(ask)
     facts = IndexFacts()
     while plan.build is not None and plan.build.index is not None:
         # A name that nobody looks up can hold a request for minutes, so that is found out first.
         if why := why_unreachable(run, plan.build.index):
             return _from_package_index(plan.build, ask, why)
-        lacks = _lacking(plan.build, ask.host, fetch)
-        if not lacks:
+        listing = _listing(plan.build, fetch)
+        has_all = _pythons(listing, plan.build, ask.host)
+        if plan.build.python.minor in has_all:
             return plan
-        facts = IndexFacts(lacks={**facts.lacks, plan.build.backend.tag: lacks})
+        facts = _with(facts, plan.build, has_all, listing, ask.host)
         plan = resolve(replace(ask, indexes=facts))
     return plan
 
 
-def _lacking(build: Build, host: Host, fetch: Fetch) -> dict[str, str]:
-    """Say of each package of torch's family that the plan names what its index lacks."""
+Listing = list[tuple[Requirement, ProjectPage | None]]
+
+
+def _listing(build: Build, fetch: Fetch) -> Listing:
+    """Read the page of each package of torch's family that the plan names."""
     assert build.index is not None
     root, _, tag = build.index.rpartition("/")
     wanted = [Requirement(each) for each in build.requirements]
     with ThreadPoolExecutor(len(wanted)) as pool:
-        pages = list(pool.map(lambda each: project(root, tag, each.name, fetch), wanted))
-    lacks = {}
-    for requirement, page in zip(wanted, pages, strict=True):
-        version = Version(next(iter(requirement.specifier)).version)
-        if page is None or not page.has(version, python=build.python.minor, platform=host.platform):
-            lacks[requirement.name] = _said(requirement, page, build, host)
-    return lacks
+        pages = pool.map(lambda each: project(root, tag, each.name, fetch), wanted)
+        return list(zip(wanted, pages, strict=True))
+
+
+def _pythons(listing: Listing, build: Build, host: Host) -> frozenset[str]:
+    """Give the Pythons for which the index has every package."""
+    known = {build.python.minor, *build.release.pythons_of(build.backend, host.platform)}
+    return frozenset(
+        python
+        for python in known
+        if all(_has(requirement, page, python, host) for requirement, page in listing)
+    )
+
+
+def _has(requirement: Requirement, page: ProjectPage | None, python: str, host: Host) -> bool:
+    version = Version(next(iter(requirement.specifier)).version)
+    return page is not None and page.has(version, python=python, platform=host.platform)
+
+
+def _with(
+    facts: IndexFacts, build: Build, has_all: frozenset[str], listing: Listing, host: Host
+) -> IndexFacts:
+    key = IndexFacts.key(build.release, build.backend)
+    # Another Python may do, but for one that was asked for and for what the index has for none.
+    if has_all and key not in facts.pythons:
+        return replace(facts, pythons={**facts.pythons, key: has_all})
+    lacks = {
+        requirement.name: _said(requirement, page, build, host)
+        for requirement, page in listing
+        if not _has(requirement, page, build.python.minor, host)
+    }
+    return replace(facts, lacks={**facts.lacks, key: lacks})
 
 
 def _said(requirement: Requirement, page: ProjectPage | None, build: Build, host: Host) -> str:

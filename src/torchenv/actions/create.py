@@ -94,6 +94,8 @@ def create(order: Order, ports: Ports) -> Made:
         _check_room(order, lock, ports)
 
         manifest, new = _begun(manifest, order, python, ports)
+        for warning in _stands_on_conda(order.host, python):
+            say(f"note: {warning}")
         store.write(manifest)
         store.write_plan(
             new.number, json.dumps(order.plan.to_document(), indent=2, ensure_ascii=False) + "\n"
@@ -216,9 +218,22 @@ def _recorded(manifest: Manifest, order: Order, python: Path, ports: Ports) -> t
             by_hand=order.by_hand,
             because=plan.why if plan.outcome is Outcome.FALLBACK else (),
             ignored=order.ignored,
-            warnings=tuple(each.message for each in order.around),
+            warnings=_undoing(order, python),
         ),
     )
+
+
+def _undoing(order: Order, python: Path) -> tuple[str, ...]:
+    """Say what may undo the environment later; what is true of this shell alone is not for the record."""
+    resync = (each.message for each in order.around if each.code == "project-resync")
+    return (*resync, *_stands_on_conda(order.host, python))
+
+
+def _stands_on_conda(host: Host, python: Path) -> tuple[str, ...]:
+    base = next((each for each in host.pythons if each.path == str(python)), None)
+    if base is None or not base.conda:
+        return ()
+    return (f"it stands on conda's Python {python}: without that environment nothing in this one runs",)
 
 
 def _proven(order: Order, directory: Path, lock: Lock, ports: Ports) -> Report:

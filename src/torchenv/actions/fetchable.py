@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from packaging.version import Version
 
@@ -36,10 +37,18 @@ class Fetchable:
 
 
 def fetchable(lock: Lock, head: Fetch) -> Fetchable:
-    """Ask for each file of a lock whether it is still there; `head` only looks, and fetches nothing."""
+    """Ask for each file of a lock whether it is still there; `head` only looks, and fetches nothing.
+
+    A host that does not answer is asked once.
+    """
     packages = [each for each in lock.packages if each.files]
+    first = {_host(each): each for each in packages}
     with ThreadPoolExecutor(16) as pool:
-        there = list(pool.map(lambda package: _is_there(package, head), packages))
+        answered = dict(zip(first, pool.map(lambda each: _is_there(each, head), first.values()), strict=True))
+        silent = {host for host, answer in answered.items() if answer is None}
+        there = list(
+            pool.map(lambda each: None if _host(each) in silent else _is_there(each, head), packages)
+        )
     answers = list(zip(packages, there, strict=True))
     lost = tuple(Lost(package, package.files[0]) for package, found in answers if found is False)
     return Fetchable(lost, unknown=there.count(None))
@@ -70,6 +79,10 @@ def _expiring(lock: Lock) -> Iterator[str]:
     for name, version in lock.versions.items():
         if Version(version).is_devrelease:
             yield f"{name} {version} is a development build: its file expires, and its lock with it"
+
+
+def _host(package: LockedPackage) -> str:
+    return urlsplit(package.files[0].url).netloc
 
 
 def _is_there(package: LockedPackage, head: Fetch) -> bool | None:

@@ -113,7 +113,7 @@ def _replaced(environment: Environment, store: Store) -> str | None:
 
 
 def _in_way(environment: Environment, running: Running) -> str | None:
-    processes = running(Path(environment.path))
+    processes = running([Path(environment.path)])
     return f"{', '.join(map(str, processes))} still runs from it" if processes else None
 
 
@@ -125,7 +125,7 @@ def _choose(
     pruned = Pruned()
     # The oldest first: each that goes may make another one the only reader of a checkpoint.
     for environment in reversed(built[pruning.keep :]):
-        if pruning.before is not None and manifest.last_used(environment.number) > pruning.before:
+        if pruning.before is not None and manifest.last_used(environment.number) >= pruning.before:
             continue
         why = (
             needed(environment, manifest, store)

@@ -47,7 +47,7 @@ def status(store: Store, environ: Mapping[str, str], project: Path | None, runni
             *surroundings(environ, project, torch=current.torch if current else None),
             *_unfinished(manifest),
         ),
-        running=running(Path(current.path)) if current else (),
+        running=running([Path(current.path)]) if current else (),
     )
 
 

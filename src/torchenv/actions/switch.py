@@ -136,15 +136,11 @@ def _switched(
         store.write(after)
     store.remake_current(after)
     # Only now: what an earlier run left may take long to delete.
-    store.clear_unfinished()
+    store.cleared(after)
     # Who was started through `current` imports from the other environment from now on.
     left = before if before and before.number != target.number else None
-    still = (*outside.running(Path(left.path)), *outside.running(store.current)) if left else ()
-    return Switched(before=before, now=target, said=said, running=_once(still), runs=manifest.runs)
-
-
-def _once(processes: tuple[Process, ...]) -> tuple[Process, ...]:
-    return tuple({each.pid: each for each in processes}.values())
+    still = outside.running((Path(left.path), store.current)) if left else ()
+    return Switched(before=before, now=target, said=said, running=still, runs=manifest.runs)
 
 
 def _refuse_unproven(target: Environment, *, proof: bool) -> None:

@@ -222,6 +222,13 @@ class Context:
         )
 
     @cached_property
+    def pythons(self) -> str:
+        """From where uv would fetch an interpreter."""
+        from torchenv.installers.uv import PYTHONS
+
+        return self.environ.get("UV_PYTHON_INSTALL_MIRROR") or PYTHONS
+
+    @cached_property
     def package_index(self) -> str | None:
         """The index in place of the default package index, if one is set."""
         named = self.environ.get("TORCHENV_PACKAGE_INDEX", "").rstrip("/")

@@ -74,7 +74,7 @@ def _decided(question: Question, context: Context) -> Plan:
     if not question.wish.offline and plan.outcome is not Outcome.BLOCKED:
         from torchenv.actions.ask_index import asked_again
 
-        plan = asked_again(plan, question, context.fetch, context.run)
+        plan = asked_again(plan, question, context.fetch, context.run, pythons=context.pythons)
     if plan.build is not None and context.arguments.host:
         # The devices of another machine are not here to compute on.
         return replace(plan, build=replace(plan.build, unproven=True))

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from datetime import UTC, datetime, timedelta
 
 from torchenv.cli.context import Context
 from torchenv.cli.options import add_choice, wish
 from torchenv.errors import NothingSuits
-from torchenv.plan import Outcome, Question, resolve
+from torchenv.plan import Known, Lifeboat, Outcome, Question, resolve
 
 
 def options(parser: ArgumentParser) -> None:
     """Declare what the command takes."""
     add_choice(parser)
     parser.add_argument("--online", action="store_true", help="ask the index whether it has what is planned")
+    parser.add_argument(
+        "--audit", metavar="PATH", action="append", help="weigh in the advice what an audit of PATH finds"
+    )
     parser.add_argument("--json", action="store_true", help="print the torchenv.plan/1 document")
 
 
 def run(arguments: Namespace, context: Context) -> int:
     """Plan and print; nothing is changed, and without `--online` no network is asked."""
     asked = wish(arguments, context.environ, context.profile)
-    question = Question(host=context.host, wish=asked, catalogue=context.catalogue)
+    question = Question(
+        host=context.host, wish=asked, catalogue=context.catalogue, known=_known(arguments, context)
+    )
     plan = resolve(question)
     if arguments.online:
         from torchenv.actions.ask_index import asked_again
 
-        plan = asked_again(plan, question, context.fetch, context.run)
+        plan = asked_again(plan, question, context.fetch, context.run, pythons=context.pythons)
     if arguments.json:
         context.print_json(plan.to_document())
     else:
@@ -33,3 +39,33 @@ def run(arguments: Namespace, context: Context) -> int:
 
         context.out(plan_text(plan))
     return NothingSuits.exit_code if plan.outcome is Outcome.BLOCKED else 0
+
+
+def _known(arguments: Namespace, context: Context) -> Known:
+    """Gather what weighs in the advice alone."""
+    from collections import Counter
+
+    findings: Counter[str] = Counter()
+    if arguments.audit:
+        from torchenv.cli.audit import audited
+
+        findings.update(str(each.severity) for each in audited(arguments.audit).findings)
+    checkpoints = context.profile.checkpoints
+    return Known(
+        lifeboat=_lifeboat(context) if checkpoints.distributed else None,
+        oldest_lifeboat=checkpoints.lifeboat_max_age,
+        findings=findings,
+    )
+
+
+def _lifeboat(context: Context) -> Lifeboat | None:
+    """Find the newest kept checkpoint that the environment in use reads."""
+    manifest = context.store.read()
+    place = context.project or context.cwd
+    kept = [each.path for each in manifest.kept if manifest.current in each.readable_by]
+    times = {each: (place / each).stat().st_mtime for each in kept if (place / each).exists()}
+    if not times:
+        return None
+    newest = max(times, key=lambda each: times[each])
+    saved = datetime.fromtimestamp(times[newest], UTC)
+    return Lifeboat(newest, max(context.now() - saved, timedelta(0)))

@@ -8,6 +8,7 @@ Prints one JSON object on the last line of its output, whatever torch itself pri
 import importlib
 import json
 import platform
+import re
 import sys
 import sysconfig
 import time
@@ -44,8 +45,12 @@ def installed() -> dict[str, str]:
     for each in distributions():
         name = each.metadata["Name"]
         if name:
-            found[name.lower().replace("_", "-").replace(".", "-")] = each.version
+            found[canonical(name)] = each.version
     return dict(sorted(found.items()))
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def describe(torch: Any) -> dict[str, Any]:

@@ -57,7 +57,10 @@ class Uv:
         """Fetch an interpreter ("3.12", "3.14t") into uv's own store and say where it is."""
         fetched = self._run(fetch_python_command(self._program, python))
         if fetched.code != 0:
-            raise explained(fetched, f"fetch Python {python}")
+            raise ToolFailed(
+                f"could not fetch Python {python}: {fetched.reason().removeprefix('cause: ')}",
+                hint="install it, name another with --python, or name a mirror with UV_PYTHON_INSTALL_MIRROR",
+            )
         found = self._run(find_python_command(self._program, python))
         return Path(found.check(f"find the Python {python} that uv fetched").strip())
 
@@ -130,6 +133,10 @@ def _offline(run: Runner) -> Runner:
         return run(replace(command, env={**command.env, "UV_OFFLINE": "1"}), timeout=timeout)
 
     return asking_nobody
+
+
+# Where uv fetches interpreters from, unless UV_PYTHON_INSTALL_MIRROR names another place.
+PYTHONS = "https://github.com/astral-sh/python-build-standalone/releases/download"
 
 
 def uv_program() -> Path:

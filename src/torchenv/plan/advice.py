@@ -2,20 +2,70 @@
 
 from __future__ import annotations
 
-from torchenv.plan.values import Advice, Build, Outcome, Question
+from collections.abc import Iterator
+from datetime import timedelta
+
+from packaging.version import Version
+
+from torchenv.plan.values import Advice, Build, Known, Outcome, Question
+
+UPGRADE, AT_BOUNDARY, STAY = "upgrade", "upgrade-at-checkpoint-boundary", "stay"
 
 
 def advise(ask: Question, outcome: Outcome, build: Build | None, why: tuple[str, ...]) -> Advice:
-    """Weigh a decision against what is in use: upgrade, upgrade at a checkpoint boundary, or stay."""
-    if outcome is not Outcome.AS_REQUESTED or build is None:
-        return Advice("stay", why)
-    active = ask.host.active
-    new = f"torch {build.release.version} ({build.backend.tag})"
-    if active is None or active.torch is None:
-        return Advice("upgrade", (f"{new} suits this machine, and nothing is in use that could be lost",))
-    if active.torch.base_version == build.release.version.base_version:
-        return Advice("stay", (f"torch {active.torch} is in use already",))
-    if ask.wish.distributed and ask.catalogue.closed_door(active.torch, build.release.version):
-        reason = f"distributed checkpoints saved by {build.release.version} cannot be read by {active.torch}"
-        return Advice("upgrade-at-checkpoint-boundary", (reason, "start a new line of checkpoints first"))
-    return Advice("upgrade", (f"{new} suits this machine; {active.torch} is kept beside it",))
+    """Weigh a decision against what is in use, the code and the checkpoints that hang on it."""
+    if build is None:
+        return Advice(STAY, why)
+    new, active = build.release.version, ask.host.active
+    old = active.torch if active else None
+    if outcome is Outcome.FALLBACK:
+        return Advice(STAY, (*why, f"torch {new} ({build.backend.tag}) still fits this machine"))
+    if old is not None and old.base_version == new.base_version:
+        return Advice(STAY, (f"torch {old} is in use already",))
+    if old is not None and old > new:
+        return Advice(STAY, (f"torch {old} is in use and newer than what is planned",))
+    fits = f"torch {new} ({build.backend.tag}) suits {_machine(ask, build)}"
+    if errors := ask.known.findings.get("error", 0):
+        return Advice(STAY, (fits, f"the audit found {_counted(errors, 'error')}: mend this code first"))
+    may_break = tuple(_may_break(ask.known))
+    if old is None:
+        return Advice(UPGRADE, (f"{fits}, and nothing is in use that could be lost", *may_break))
+    if ask.wish.distributed and ask.catalogue.closed_door(old, new):
+        return Advice(AT_BOUNDARY, (fits, *_door(old, new, ask.known), *may_break))
+    return Advice(UPGRADE, (f"{fits}, in a clean environment; {old} is kept beside it", *may_break))
+
+
+def _machine(ask: Question, build: Build) -> str:
+    """Name what the build was held against."""
+    accelerator = ask.host.nvidia
+    if build.backend.vendor != "nvidia" or not accelerator.devices or build.unproven:
+        return "this machine"
+    names = ", ".join(dict.fromkeys(each.name for each in accelerator.devices if each.visible))
+    driver = f" with driver {accelerator.driver}" if accelerator.driver else ""
+    return f"the {names}{driver}" if names else "this machine"
+
+
+def _door(old: Version, new: Version, known: Known) -> Iterator[str]:
+    yield f"distributed checkpoints saved by {new} cannot be read by {old}"
+    yield "wait until a new line of checkpoints can start, and start it there"
+    kept = known.lifeboat
+    if kept is None:
+        yield f"no checkpoint that {old} reads is kept: keep one first with `torchenv checkpoints keep`"
+        return
+    yield f"{kept.path} is kept for {old}, {_aged(kept.age)} old: a step back costs what was trained since"
+    if known.oldest_lifeboat is not None and kept.age > known.oldest_lifeboat:
+        yield f"the profile wants one no older than {_aged(known.oldest_lifeboat)}: keep a newer one first"
+
+
+def _may_break(known: Known) -> Iterator[str]:
+    if warnings := known.findings.get("warning", 0):
+        yield f"the audit found {_counted(warnings, 'warning')}: read them before a long run"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _aged(age: timedelta) -> str:
+    hours = int(age.total_seconds() // 3600)
+    return _counted(hours // 24, "day") if hours >= 48 else _counted(hours, "hour")

@@ -9,7 +9,7 @@ from packaging.version import Version
 from torchenv.catalogue import Backend, Catalogue, Cpu, Cuda, Release, Rocm, Xpu
 from torchenv.host import AmdDevice, Capability, Host, IntelDevice, NvidiaDevice, Status
 from torchenv.plan.devices import Considered, Device
-from torchenv.plan.values import Question, Refusal, Remark, Wish
+from torchenv.plan.values import IndexFacts, Question, Refusal, Remark, Wish
 
 
 def refusal_of_system(release: Release, backend: Backend, ask: Question) -> Refusal | None:
@@ -70,7 +70,7 @@ def refusal_of_packages(
         if not package_index and companion.exists(backend.tag) is False:
             said = f"{name} {companion.version} has no {backend.tag} build"
             return Refusal("companion-missing", f"{said}; leave it out, or take another backend")
-    for name, said in ask.indexes.lacks.get(backend.tag, {}).items():
+    for name, said in ask.indexes.lacks.get(IndexFacts.key(release, backend), {}).items():
         if not package_index:
             return Refusal("index-lacks-package", f"{name}: {said}")
     return None

@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from torchenv.catalogue import Backend, Release
 from torchenv.host import Host, Interpreter, architecture
-from torchenv.plan.values import PassedPython, PlannedPython, Question, Refusal, Wish
+from torchenv.plan.values import IndexFacts, PassedPython, PlannedPython, Question, Refusal, Wish
 
 
 def choose_python(
@@ -23,6 +23,10 @@ def choose_python(
     minors = _with_companions(
         release, release.pythons if package_index else release.pythons_of(backend, host.platform), wish
     )
+    # What the index was seen to have wheels for counts, once it was asked.
+    seen = ask.indexes.pythons.get(IndexFacts.key(release, backend))
+    if seen is not None and not package_index:
+        minors = tuple(each for each in minors if each in seen)
     # conda's interpreter is a base only where it is named: removing its environment breaks what stands on it.
     usable = [each for each in host.pythons if _usable(each, host) and not each.conda]
     if wish.python and is_path(wish.python):

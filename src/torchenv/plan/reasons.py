@@ -79,7 +79,7 @@ def _python_that_opens(refused: Sequence[Rejection], ask: Question) -> str | Non
     if ask.wish.python:
         return f"name another with --python (torch {release.line} has wheels for {pythons}), or leave it out"
     if ask.wish.offline:
-        return f"leave --offline out, and one is fetched, or install one of Python {pythons}"
+        return f"install one of Python {pythons}; with the network and without --offline, one is fetched"
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import Enum
 from typing import Any
 
@@ -46,14 +47,44 @@ class Wish:
 class IndexFacts:
     """What the indexes answered when they were asked; nothing was asked by default.
 
-    `lacks` holds, for a backend's tag, the packages that its index lacks and a sentence on each.
+    `lacks` and `pythons` go by release and backend, as `2.15.0 cu132`. `lacks` holds the packages that the
+    index lacks for every Python, and a sentence on each; `pythons` those for which it has all of them.
     """
 
     unreachable: bool = False
     lacks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    pythons: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @staticmethod
+    def key(release: Release, backend: Backend) -> str:
+        """Name a build as the facts do."""
+        return f"{release.version} {backend.tag}"
 
 
 NOTHING_ASKED = IndexFacts()
+
+
+@dataclass(frozen=True, slots=True)
+class Lifeboat:
+    """The newest kept checkpoint that the environment in use can read."""
+
+    path: str
+    age: timedelta
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """What weighs in the advice and never in the choice.
+
+    `oldest_lifeboat` is the age that the profile allows; `findings` counts an audit's by severity.
+    """
+
+    lifeboat: Lifeboat | None = None
+    oldest_lifeboat: timedelta | None = None
+    findings: Mapping[str, int] = field(default_factory=dict)
+
+
+NOTHING_KNOWN = Known()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +95,7 @@ class Question:
     wish: Wish
     catalogue: Catalogue
     indexes: IndexFacts = NOTHING_ASKED
+    known: Known = NOTHING_KNOWN
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchenv.manifest import Manifest
-from torchenv.record import Environment, Kind, State, as_json
+from torchenv.record import Environment, Kind, Proof, State, as_json
 from torchenv.store import Store, constraints_path
 
 if TYPE_CHECKING:
@@ -53,6 +53,15 @@ def made_text(made: Made, order: Order) -> str:
     return "\n".join(_made_lines(made, order))
 
 
+def proof_text(proof: Proof) -> str:
+    """Tell in one line what was checked, when, on which machine and devices, and with which torch."""
+    ended = "passed" if proof.passed else "failed"
+    host = f" on {proof.host}" if proof.host else ""
+    devices = f"on {', '.join(proof.devices)}" if proof.devices else "without a device"
+    build = f", torch built from {proof.git[:12]}" if proof.git else ""
+    return f"{proof.what} {ended} at {proof.at:%Y-%m-%d %H:%M}{host}, {devices}{build}"
+
+
 def columns(rows: Sequence[tuple[str, ...]]) -> str:
     """Set rows of words in columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -69,10 +78,10 @@ def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
     if environment.choice is not None:
         yield from (f"because {each}" for each in environment.choice.because)
         yield from (f"ignored: {each}" for each in environment.choice.ignored)
+        yield from (f"note: {each}" for each in environment.choice.warnings)
     for proof in environment.proofs:
-        where = ", ".join(proof.devices) or "no device"
-        ended = "passed" if proof.passed else "failed"
-        yield f"proof: {proof.what} {ended} at {proof.at:%Y-%m-%d %H:%M} on {where}"
+        yield f"proof: {proof_text(proof)}"
+        yield from (f"  {each}" for each in proof.said)
     lock = store.lock_path(environment.number)
     if lock.is_file():
         yield f"lock: {lock}"

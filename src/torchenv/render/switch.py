@@ -11,6 +11,9 @@ from torchenv.record import Run, Switch, as_json
 
 SCHEMA = "torchenv.switch/1"
 
+# A person reads this many runs; the document holds all.
+SHOWN = 10
+
 
 def switch_document(switched: Switched) -> dict[str, Any]:
     """Give the `torchenv.switch/1` document."""
@@ -53,7 +56,10 @@ def _lines(switched: Switched) -> Iterator[str]:
     yield f"  {now.path}"
     yield from (f"  {each}" for each in switched.said)
     yield from (f"  {each} still runs from {before}, undisturbed" for each in switched.running)
-    yield from (line for run in switched.runs for line in _of_run(run, now.number))
+    behind = [line for run in switched.runs for line in _of_run(run, now.number)]
+    yield from behind[:SHOWN]
+    if len(behind) > SHOWN:
+        yield f"  and so with {len(behind) - SHOWN} more runs"
     yield 'next: eval "$(torchenv activate)", or torchenv run -- COMMAND'
 
 

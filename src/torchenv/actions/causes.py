@@ -1,0 +1,60 @@
+"""What is behind an error that an import ends with, as far as the files of the environment tell."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatch
+
+from packaging.version import Version
+
+from torchenv.catalogue import Catalogue
+from torchenv.environments import Installation, canonical, distributions
+
+# ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory
+# ValueError: libcudnn.so.*[0-9] not found in the system path ['/home/u/env/lib/python3.12/site-packages', …
+_MISSING = re.compile(r"([\w.+-]+\.so[\w.*\[\]-]*)(?:: cannot open shared| not found in the system path)")
+
+# undefined symbol: curandCreateGenerator
+_UNDEFINED = re.compile(r"undefined symbol: (\w+)")
+
+
+def explained(message: str, package: str, installation: Installation, catalogue: Catalogue) -> str:
+    """Give the message of a failed import of a package with what is known of its cause behind it."""
+    cause = _library(message, installation) or _unpaired(package, installation, catalogue)
+    return f"{message} ({cause})" if cause else message
+
+
+def _library(message: str, installation: Installation) -> str | None:
+    if match := _MISSING.search(message):
+        return _missing(match[1], installation)
+    match = _UNDEFINED.search(message)
+    return _CURAND if match and match[1].startswith("curand") else None
+
+
+def _missing(library: str, installation: Installation) -> str:
+    for package in distributions(installation):
+        for line in package.record():
+            if fnmatch(line.path.name, library) and not line.path.exists():
+                return f"{line.path} of {package.name} {package.version} is gone: make the environment anew"
+    if library.startswith("libcurand"):
+        return _CURAND
+    return f"no package in this environment brings {library}"
+
+
+_CURAND = (
+    "torch brings cuRAND no longer from 2.15 on: add nvidia-curand to the profile's packages, and load it"
+    " before the extension or give the extension an RPATH to it"
+)
+
+
+def _unpaired(package: str, installation: Installation, catalogue: Catalogue) -> str | None:
+    torch = installation.torch
+    found = {canonical(each.name): each.version for each in distributions(installation)}
+    if torch is None or package not in found:
+        return None
+    public = Version(Version(torch).public)
+    release = next((each for each in catalogue.releases if each.version == public), None)
+    companion = release.companions.get(package) if release else None
+    if companion is None or Version(Version(found[package]).public) == companion.version:
+        return None
+    return f"{package} {found[package]} is beside torch {public}, whose companion is {companion.version}"

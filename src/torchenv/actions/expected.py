@@ -1,0 +1,45 @@
+"""Which devices an environment was planned for, and so must compute on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchenv.host import Host, IntelDevice
+from torchenv.plan.devices import Device, devices_of, is_integrated
+from torchenv.record import Environment
+from torchenv.store import Store
+from torchenv.tables import Table
+
+# cu132, rocm7.14, xpu: the label of a build says whose devices it is for.
+_VENDORS = {"cu": "nvidia", "rocm": "amd", "xpu": "intel"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Expected:
+    """The devices of which one at least must compute; `needed` also where none is known by name."""
+
+    needed: bool
+    names: tuple[str, ...] = ()
+
+
+def expected_devices(environment: Environment, store: Store, host: Host) -> Expected:
+    """Read what was planned; for an environment that torchenv did not plan, take what the host has."""
+    path = store.plan_path(environment.number)
+    if not path.is_file():
+        vendor = _vendor(environment.backend)
+        names = tuple(each.name for each in devices_of(vendor, host) if _counts(each)) if vendor else ()
+        return Expected(needed=bool(names), names=names)
+    plan = Table.from_json(path.read_text(encoding="utf-8"), str(path))
+    names = tuple(each.get("name", str) for each in plan.tables("devices") if each.get("served", bool))
+    return Expected(needed=bool(names) or plan.get("unproven", bool, default=False), names=names)
+
+
+def _vendor(backend: str | None) -> str | None:
+    known = (vendor for label, vendor in _VENDORS.items() if backend and backend.startswith(label))
+    return next(known, None)
+
+
+def _counts(device: Device) -> bool:
+    if isinstance(device, IntelDevice) and not device.xpu:
+        return False
+    return device.visible and not is_integrated(device)

@@ -1,0 +1,105 @@
+"""Smoke runs and evaluations as people and programs read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from torchenv.record import as_json
+from torchenv.render.environment import columns
+from torchenv.tables import plain
+
+if TYPE_CHECKING:
+    from torchenv.actions.evaluate import Evaluated, Judged
+    from torchenv.actions.smoke import Smoked
+
+
+def smoke_text(smoked: Smoked) -> str:
+    """Tell every step, then what is recorded of the environment now."""
+    return "\n".join(_smoke_lines(smoked))
+
+
+def smoke_document(smoked: Smoked) -> dict[str, Any]:
+    """Give the `torchenv.smoke/1` document."""
+    return {
+        "schema": "torchenv.smoke/1",
+        "environment": smoked.environment.number,
+        "name": smoked.environment.name,
+        "state": smoked.environment.state.value,
+        "passed": smoked.proof.passed,
+        "proof": as_json(smoked.proof),
+        "steps": plain(smoked.steps),
+        "log": str(smoked.log),
+    }
+
+
+def evaluation_text(evaluated: Evaluated) -> str:
+    """Tell the metrics of both environments side by side, and what failed."""
+    return "\n".join(_evaluation_lines(evaluated))
+
+
+def evaluation_document(evaluated: Evaluated) -> dict[str, Any]:
+    """Give the `torchenv.evaluation/1` document; a value that JSON has no number for is written as text."""
+    return {
+        "schema": "torchenv.evaluation/1",
+        "old": evaluated.old.environment.number,
+        "new": evaluated.new.environment.number,
+        "passed": evaluated.passed,
+        "problems": list(evaluated.problems),
+        "metrics": [_metric(each) for each in evaluated.metrics],
+        "logs": {str(each.environment.number): str(each.log) for each in (evaluated.old, evaluated.new)},
+    }
+
+
+def _smoke_lines(smoked: Smoked) -> Iterator[str]:
+    rows = [(each.result.value, f"{each.seconds:6.1f} s", each.name) for each in smoked.steps]
+    for line, step in zip(columns(rows).splitlines(), smoked.steps, strict=True):
+        yield f"{line}: {step.message}" if step.message else line
+    proof = smoked.proof
+    where = ", ".join(proof.devices) or "the CPU alone"
+    if proof.passed:
+        yield f"environment {smoked.environment} is proven on {where}"
+    else:
+        yield f"environment {smoked.environment} failed: {'; '.join(proof.said)}"
+    yield f"log: {smoked.log}"
+
+
+def _evaluation_lines(evaluated: Evaluated) -> Iterator[str]:
+    old, new = evaluated.old.environment, evaluated.new.environment
+    if evaluated.metrics:
+        head = ("metric", f"old ({old.number})", f"new ({new.number})", "difference", "allowed", "verdict")
+        yield columns([head, *map(_row, evaluated.metrics)])
+    yield from evaluated.problems
+    ended = "keeps to" if evaluated.passed else "does not keep to"
+    yield f"environment {new} {ended} what the profile allows, beside environment {old}"
+    yield f"logs: {evaluated.old.log} and {evaluated.new.log}"
+
+
+def _row(judged: Judged) -> tuple[str, ...]:
+    return (
+        judged.name,
+        _number(judged.old),
+        _number(judged.new),
+        "" if judged.difference is None else f"{judged.difference:+.6g}",
+        "" if judged.allowed is None else f"{judged.allowed:.6g}",
+        judged.verdict,
+    )
+
+
+def _number(value: Any) -> str:
+    match value:
+        case None:
+            return "-"
+        case float():
+            return f"{value:.6g}"
+        case _:
+            return str(value)
+
+
+def _metric(judged: Judged) -> dict[str, Any]:
+    values: dict[str, Any] = plain(judged)
+    # NaN and Infinity are no JSON.
+    for key in ("old", "new"):
+        if isinstance(values[key], float) and not judged.passed and judged.difference is None:
+            values[key] = str(values[key])
+    return values

@@ -1,0 +1,210 @@
+"""One page on where things stand: the host, its environments, proofs, switches, checkpoints and an audit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from html import escape
+from typing import TYPE_CHECKING
+
+from torchenv.host import Host
+from torchenv.manifest import Manifest
+from torchenv.record import Environment, Kind, State
+from torchenv.render.environment import columns
+from torchenv.render.host import host_text
+
+if TYPE_CHECKING:
+    from torchenv.audit import Finding, Report
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """All that the page tells of, gathered at one moment; `audit` only where one was asked for."""
+
+    at: datetime
+    root: str
+    host: Host
+    manifest: Manifest
+    audit: Report | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Section:
+    """A part of the page: rows under a head, or sentences."""
+
+    title: str
+    head: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    lines: tuple[str, ...] = ()
+
+
+def report_text(standing: Standing) -> str:
+    """Write the page for a terminal."""
+    blocks = [f"torchenv report, {_moment(standing.at)}, {standing.root}"]
+    for section in _sections(standing):
+        rows = columns([section.head, *section.rows]).splitlines() if section.rows else []
+        body = [f"  {line}".rstrip() for line in (*section.lines, *rows)]
+        blocks.append("\n".join([section.title, *body]))
+    return "\n\n".join(blocks)
+
+
+def report_html(standing: Standing) -> str:
+    """Write the page as one HTML file that needs no other; every word from outside is escaped."""
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en">',
+        '<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>torchenv: {escape(standing.root)}</title>",
+        f"<style>{_STYLE}</style></head>",
+        "<body><header><h1>torchenv report</h1>",
+        f"<p>{escape(_moment(standing.at))}, workspace <code>{escape(standing.root)}</code></p></header>",
+        *(part for section in _sections(standing) for part in _section_html(section)),
+        "</body></html>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _sections(standing: Standing) -> Iterator[Section]:
+    manifest = standing.manifest
+    yield Section(title="Host", lines=tuple(host_text(standing.host).splitlines()))
+    environments = [each for each in manifest.environments if each.state is not State.REMOVED]
+    yield Section(
+        title="Environments",
+        head=("", "number", "name", "torch", "Python", "state", "reads"),
+        rows=tuple(_environment(each, manifest) for each in environments),
+        lines=() if environments else ("none yet: `torchenv create` makes one",),
+    )
+    yield Section(
+        title="Proofs",
+        head=("environment", "check", "result", "when", "host", "devices", "torch", "said"),
+        rows=tuple(row for each in environments for row in _proofs(each)),
+        lines=() if any(each.proofs for each in environments) else ("none yet",),
+    )
+    yield Section(
+        title="Switches",
+        head=("when", "from", "to", "why"),
+        rows=tuple(
+            (_moment(each.at), str(each.from_ or ""), str(each.to), each.why) for each in manifest.switches
+        ),
+        lines=() if manifest.switches else ("none yet",),
+    )
+    yield from _checkpoints(manifest)
+    if standing.audit is not None:
+        yield _audit(standing.audit)
+
+
+def _environment(environment: Environment, manifest: Manifest) -> tuple[str, ...]:
+    return (
+        "in use" if environment.number == manifest.current else "",
+        str(environment.number),
+        environment.name,
+        environment.torch or "none",
+        environment.python.version,
+        environment.state.value if environment.kind is Kind.BUILT else f"adopted, {environment.state.value}",
+        environment.reads or "",
+    )
+
+
+def _proofs(environment: Environment) -> Iterator[tuple[str, ...]]:
+    for proof in environment.proofs:
+        yield (
+            str(environment.number),
+            proof.what,
+            "passed" if proof.passed else "failed",
+            _moment(proof.at),
+            proof.host or "",
+            ", ".join(proof.devices) or "none",
+            (proof.git or "")[:12],
+            "; ".join(proof.said),
+        )
+
+
+def _checkpoints(manifest: Manifest) -> Iterator[Section]:
+    numbers = tuple(each.number for each in manifest.environments if each.on_disk)
+    yield Section(
+        title="Checkpoints",
+        head=("run", "newest", *(f"newest that {each} reads" for each in numbers)),
+        rows=tuple(
+            (run.path, run.newest or "", *(run.newest_readable.get(each, "none") for each in numbers))
+            for run in manifest.runs
+        ),
+        lines=() if manifest.runs else ("none were scanned",),
+    )
+    yield Section(
+        title="Kept checkpoints",
+        head=("path", "readable by"),
+        rows=tuple((each.path, ", ".join(map(str, each.readable_by))) for each in manifest.kept),
+        lines=() if manifest.kept else ("none are kept",),
+    )
+
+
+def _audit(report: Report) -> Section:
+    """Sum the findings up by rule, the gravest first; `torchenv audit` tells each."""
+    found: dict[tuple[int, str], list[Finding]] = {}
+    for each in report.findings:
+        found.setdefault((-each.severity, each.rule), []).append(each)
+    return Section(
+        title=f"Audit for torch {report.release}",
+        head=("severity", "rule", "found", "first at", "what to do"),
+        rows=tuple(
+            (str(of[0].severity), rule, str(len(of)), f"{of[0].path}:{of[0].line}", of[0].remedy)
+            for (_, rule), of in sorted(found.items())
+        ),
+        lines=(
+            f"{len(report.findings)} findings in {report.files} files",
+            *(f"{each.path} could not be read: {each.why}" for each in report.unread),
+        ),
+    )
+
+
+def _section_html(section: Section) -> Iterator[str]:
+    yield f"<section><h2>{escape(section.title)}</h2>"
+    if section.lines:
+        yield "<ul>" + "".join(f"<li>{escape(each)}</li>" for each in section.lines) + "</ul>"
+    if section.rows:
+        head = "".join(f"<th>{escape(each)}</th>" for each in section.head)
+        yield f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>'
+        for row in section.rows:
+            yield "<tr>" + "".join(f"<td{_mark(each)}>{escape(each)}</td>" for each in row) + "</tr>"
+        yield "</tbody></table></div>"
+    yield "</section>"
+
+
+# The words that a reader looks for, and how much they matter.
+_MARKS = {
+    "failed": "bad",
+    "error": "bad",
+    "warning": "note",
+    "passed": "good",
+    "proven": "good",
+    "in use": "good",
+}
+
+
+def _mark(word: str) -> str:
+    return f' class="{_MARKS[word]}"' if word in _MARKS else ""
+
+
+def _moment(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"
+
+
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; margin: 0; }
+h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; border-bottom: 1px solid #8884; padding-bottom: .2rem; }
+header p { margin: .2rem 0; opacity: .75; }
+ul { list-style: none; padding: 0; margin: .3rem 0; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; vertical-align: top; padding: .3rem .8rem .3rem 0; }
+tr { border-bottom: 1px solid #8883; }
+th { font-weight: 600; white-space: nowrap; }
+td { overflow-wrap: break-word; }
+.good { color: #1a7f37; } .bad { color: #cf222e; font-weight: 600; } .note { color: #9a6700; }
+@media (prefers-color-scheme: dark) {
+  .good { color: #3fb950; } .bad { color: #ff7b72; } .note { color: #d29922; }
+}
+"""

@@ -1,0 +1,110 @@
+"""The commands of proof, as a shell sees them: what is printed where, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Shell = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    directory = tmp_path / "project"
+    directory.mkdir()
+    (directory / "torchenv.toml").write_text("schema = 1\n", "utf-8")
+    return directory
+
+
+@pytest.fixture
+def shell(project: Path, tmp_path: Path) -> Shell:
+    """Run torchenv in the project, with a home of its own."""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "torchenv", *words],
+            cwd=project,
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(tmp_path),
+                "SYSTEMROOT": os.environ.get("SYSTEMROOT", ""),
+            },
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+
+    return run
+
+
+TRAIN = "import torch.distributed as dist\n\ndist.init_process_group('nccl')\n"
+
+
+@pytest.fixture
+def train(project: Path) -> Path:
+    path = project / "train.py"
+    path.write_text(TRAIN, "utf-8")
+    return path
+
+
+def test_an_audit_names_the_file_as_it_was_named_and_exits_1(shell: Shell, train: Path) -> None:
+    done = shell("audit", train.name)
+    assert done.returncode == 1
+    assert done.stdout.startswith("train.py:3:1: note: ")
+    assert done.stdout.endswith("in 1 file, for torch 2.15.0\n")
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(("fail_on", "code"), [("note", 1), ("warning", 1), ("error", 0)])
+def test_an_audit_fails_on_what_it_is_told_to(shell: Shell, train: Path, fail_on: str, code: int) -> None:
+    assert shell("audit", train.name, "--fail-on", fail_on).returncode == code
+
+
+def test_an_audit_is_one_json_document(shell: Shell, train: Path) -> None:
+    for words in (["--format", "json"], ["--json"]):
+        document = json.loads(shell("audit", ".", *words).stdout)
+        assert (document["schema"], document["files"]) == ("torchenv.audit/1", 1)
+        assert {each["path"] for each in document["findings"]} == {train.name}
+    sarif = json.loads(shell("audit", ".", "--format", "sarif").stdout)
+    assert sarif["version"] == "2.1.0"
+
+
+def test_clean_code_passes_and_a_missing_path_is_wrong_input(shell: Shell, train: Path) -> None:
+    train.write_text("import torch\n", "utf-8")
+    assert shell("audit", train.name).returncode == 0
+    missing = shell("audit", "gone.py")
+    assert (missing.returncode, missing.stderr) == (2, "error: gone.py: there is no such file or folder\n")
+
+
+def test_a_plan_weighs_an_audit_in_its_advice(shell: Shell, train: Path) -> None:
+    host = Path(__file__).parents[1] / "data" / "hosts" / "rtx-4090-driver-580.json"
+    done = shell("plan", "2.15", "--host", str(host), "--audit", train.name, "--json")
+    advice = json.loads(done.stdout)["advice"]
+    assert advice["verdict"] == "upgrade"
+    assert "warning" in advice["reasons"][-1]
+
+
+def test_a_report_is_printed_or_written(shell: Shell, project: Path) -> None:
+    printed = shell("report")
+    assert (printed.returncode, printed.stderr) == (0, "")
+    assert printed.stdout.startswith("torchenv report, ")
+    assert "Environments\n  none yet: `torchenv create` makes one\n" in printed.stdout
+    written = shell("report", "--html", "where.html")
+    assert (written.stdout, written.stderr) == ("", f"the report is in {project / 'where.html'}\n")
+    assert (project / "where.html").read_text("utf-8").startswith("<!DOCTYPE html>\n")
+
+
+@pytest.mark.parametrize("command", ["smoke", "evaluate", "kernel install"])
+def test_without_an_environment_there_is_nothing_to_prove(shell: Shell, project: Path, command: str) -> None:
+    done = shell(*command.split())
+    assert done.returncode == 5
+    assert done.stderr == (
+        f"error: no environment is in use in {project / '.torchenv'}\n"
+        "hint: name one, or make one with `torchenv create`\n"
+    )
