@@ -22,12 +22,12 @@ LAYERS = (
     ("manifest",),
     ("lifeboat",),
     # inputs
-    ("audit", "catalogue", "checkpoints", "profile"),
+    ("audit", "catalogue", "checkpoints", "lockset", "profile"),
     # decision
     ("plan",),
     # programs
-    ("orphans",),
-    ("process",),
+    ("file_lock", "network", "orphans"),
+    ("lease", "process"),
     # ports: the disk, the machine, the network, other tools
     ("disk", "environments", "identity", "indexes", "resources", "running"),
     ("fingerprint", "isolation", "packages", "probe", "store"),
