@@ -18,7 +18,7 @@ LAYERS = (
     ("errors",),
     # values
     ("tables",),
-    ("host", "lock", "record", "settings"),
+    ("host", "lock", "lockset", "record", "settings"),
     ("manifest",),
     # inputs
     ("audit", "catalogue", "checkpoints", "profile"),
@@ -28,7 +28,8 @@ LAYERS = (
     ("orphans",),
     ("process",),
     # ports: the disk, the machine, the network, other tools
-    ("disk", "environments", "identity", "indexes", "resources", "running"),
+    ("file_lock", "network"),
+    ("disk", "environments", "identity", "indexes", "lease", "resources", "running"),
     ("fingerprint", "isolation", "packages", "probe", "store"),
     ("installers", "integrity"),
     # use
