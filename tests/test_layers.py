@@ -18,8 +18,9 @@ LAYERS = (
     ("errors",),
     # values
     ("tables",),
-    ("host", "lock", "lockset", "record", "settings"),
+    ("garbage", "host", "lock", "lockset", "record", "settings", "steps"),
     ("manifest",),
+    ("lifeboat",),
     # inputs
     ("audit", "catalogue", "checkpoints", "profile"),
     # decision
@@ -31,7 +32,8 @@ LAYERS = (
     ("file_lock", "network"),
     ("disk", "environments", "identity", "indexes", "lease", "resources", "running"),
     ("fingerprint", "isolation", "packages", "probe", "store"),
-    ("installers", "integrity"),
+    ("installers", "integrity", "places"),
+    ("scan",),
     # use
     ("actions",),
     ("render",),

@@ -1,7 +1,5 @@
 """Lets `python -m torchenv` do what the `torchenv` command does."""
 
-import sys
+from torchenv.cli import entry
 
-from torchenv.cli import main
-
-sys.exit(main())
+entry()

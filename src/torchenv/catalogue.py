@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
@@ -28,8 +28,7 @@ ONE_WAY = "dcp-metadata"
 Named = TypeVar("Named")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KernelRule:
+class KernelRule(NamedTuple):
     """Which GPUs run the code of a build, up to a CUDA version (`below`), or for all later ones.
 
     Code for capability X runs on devices of the same major and a minor not below, less `exclude[X]`;
@@ -49,16 +48,14 @@ class KernelRule:
         return same and device not in self.exclude.get(code, ())
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DriverFloor:
+class DriverFloor(NamedTuple):
     """The oldest driver that runs a CUDA major, by system; `tegra` is a system of its own here."""
 
     name: str
     by_system: Mapping[str, WrittenVersion]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Generation:
+class Generation(NamedTuple):
     """GPUs below a capability and the driver branches that drive them."""
 
     name: str
@@ -158,8 +155,7 @@ class Companion:
         return None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MacFloor:
+class MacFloor(NamedTuple):
     """The macOS that a release's wheel installs on, and the one that its MPS needs."""
 
     installs: Version
@@ -339,8 +335,7 @@ _BACKEND_KEYS = frozenset(
 _COMPANION_KEYS = frozenset({"name", "version", "backends", "missing", "pythons", "source", "note"})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Parts:
+class _Parts(NamedTuple):
     """What backends refer to by name."""
 
     floors: Mapping[str, DriverFloor]

@@ -42,7 +42,7 @@ def can_clone(source: Path, target: Path) -> bool:
     with _scratch(source) as here, _scratch(target) as there:
         original = Path(here, "original")
         original.write_bytes(b"torchenv")
-        return _clone(str(original), str(Path(there, "clone")))
+        return clone(str(original), str(Path(there, "clone")))
 
 
 def _scratch(directory: Path) -> TemporaryDirectory[str]:
@@ -97,7 +97,7 @@ def _separate(path: str, status: os.stat_result, *, cloning: bool) -> None:
     # 20,000 paths as strings: a Path for each takes as long as the copying.
     beside = f"{path}.torchenv"
     try:
-        if not (cloning and _clone(path, beside)):
+        if not (cloning and clone(path, beside)):
             _copy(path, beside)
         os.chmod(beside, stat.S_IMODE(status.st_mode))  # noqa: PTH101
         os.utime(beside, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -135,7 +135,8 @@ if sys.platform == "linux":
     # linux/fs.h: _IOW(0x94, 9, int)
     _FICLONE = 0x40049409
 
-    def _clone(path: str, beside: str) -> bool:
+    def clone(path: str, beside: str) -> bool:
+        """Give a new file the blocks of another; False where the file system cannot."""
         try:
             with Path(path).open("rb") as source, Path(beside).open("wb") as target:
                 fcntl.ioctl(target, _FICLONE, source.fileno())
@@ -146,12 +147,14 @@ if sys.platform == "linux":
         return True
 elif sys.platform == "darwin":
 
-    def _clone(path: str, beside: str) -> bool:
+    def clone(path: str, beside: str) -> bool:
+        """Give a new file the blocks of another; False where the file system cannot."""
         import ctypes
 
         libc = ctypes.CDLL(None, use_errno=True)
         return bool(libc.clonefile(os.fsencode(path), os.fsencode(beside), 0) == 0)
 else:
 
-    def _clone(path: str, beside: str) -> bool:  # noqa: ARG001 - ReFS can, and no uv asks it to
+    def clone(path: str, beside: str) -> bool:  # noqa: ARG001 - ReFS can, and no uv asks it to
+        """Say that no file can be cloned here."""
         return False

@@ -161,8 +161,8 @@ def side_by_side(tasks: Sequence[Callable[[], Result]]) -> tuple[Result, ...]:
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(max_workers=len(tasks)) as pool:
-        waiting = [pool.submit(task) for task in tasks]
         try:
+            waiting = [pool.submit(task) for task in tasks]
             return tuple(each.result() for each in waiting)
         except BaseException:
             # The signal came to this thread; the others only end when their programs do.

@@ -227,11 +227,18 @@ class Switch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """What a scan saw of one training run; `newest_readable` goes by the number of the environment."""
+    """What a scan saw of one training run; `newest_readable` goes by the number of the environment.
+
+    `newest` is the newest complete save, which torch `needs` or newer reads, and of which a downgraded copy
+    could be read by the environments of `downgrades_for`. `broken` are incomplete or damaged saves after it.
+    """
 
     path: str
     newest: str | None = None
     newest_readable: Mapping[int, str] = field(default_factory=dict, hash=False)
+    needs: str | None = None
+    downgrades_for: tuple[int, ...] = ()
+    broken: tuple[str, ...] = ()
     more: More = field(default_factory=nothing_more, hash=False)
 
     @classmethod
@@ -244,17 +251,25 @@ class Run:
             path=table.get("path", str),
             newest=table.get("newest", str, None),
             newest_readable={int(key): readable.get(key, str) for key in readable},
+            needs=table.get("needs", str, None),
+            downgrades_for=table.integers("downgrades-for"),
+            broken=table.strings("broken"),
             more=unknown_keys(table, cls),
         )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Kept:
-    """A lifeboat: a checkpoint kept untouched, with the environments that can read it."""
+    """A lifeboat: a checkpoint kept untouched, with the environments that can read it.
+
+    `saved` is when it was written, `copy` where torchenv has one of its own.
+    """
 
     path: str
     digest: str | None = None
     readable_by: tuple[int, ...] = ()
+    saved: datetime | None = None
+    copy: str | None = None
     more: More = field(default_factory=nothing_more, hash=False)
 
     @classmethod
@@ -263,6 +278,8 @@ class Kept:
             path=table.get("path", str),
             digest=table.get("digest", str, None),
             readable_by=table.integers("readable-by"),
+            saved=_time(table, "saved") if "saved" in table else None,
+            copy=table.get("copy", str, None),
             more=unknown_keys(table, cls),
         )
 

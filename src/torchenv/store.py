@@ -135,6 +135,15 @@ class Store:
         """Where the lines of an environment's fingerprint are kept."""
         return self.root / "fingerprints" / f"{number}.txt"
 
+    @property
+    def index_path(self) -> Path:
+        """Where the index of checkpoints is, which a scan can make again."""
+        return self.root / "checkpoints.json"
+
+    def kept_path(self, digest: str) -> Path:
+        """Where the files of a lifeboat are listed with their hashes, by its digest."""
+        return self.root / "kept" / f"{digest.rpartition(':')[2][:16]}.json"
+
     def log_directory(self, number: int) -> Path:
         """Where the logs of the checks in an environment are kept, also after it was removed."""
         return self.root / "logs" / str(number)
@@ -206,6 +215,14 @@ class Store:
         """Keep the lines of a fingerprint, so that a difference can be named later."""
         return self._keep(self.fingerprint_path(number), text)
 
+    def write_index(self, text: str) -> Path:
+        """Keep the index of checkpoints."""
+        return self._keep(self.index_path, text)
+
+    def write_kept(self, digest: str, text: str) -> Path:
+        """Keep the list of the files of a lifeboat."""
+        return self._keep(self.kept_path(digest), text)
+
     def write_log(self, number: int, name: str, text: str) -> Path:
         """Keep what a check in an environment printed."""
         return self._keep(self.log_directory(number) / name, text)
@@ -222,15 +239,17 @@ class Store:
         self._put(self._directory(environment) / IDENTITY_FILE, f"{environment.identity}\n")
 
     def settled(self) -> Manifest:
-        """Give the manifest for a change: what moved with its workspace is in it where it is now.
+        """Give the manifest for a change, after what has moved is recorded where it is now.
 
         What a stopped run renamed away and did not record as removed is put back.
         """
-        manifest = self.read()
+        manifest = before = self.read()
         self._put_back_wrongly_discarded(manifest)
         for environment in manifest.environments:
             if environment.on_disk and isinstance(now := self.locate(environment), Moved):
                 manifest = manifest.moved(environment.number, now.path)
+        if manifest is not before:
+            self.write(manifest)
         return manifest
 
     def clear_unfinished(self) -> Manifest:

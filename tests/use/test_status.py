@@ -108,6 +108,10 @@ def test_it_is_found_again_too_where_the_workspace_lies_elsewhere(workspace: Wor
     moved = workspace.directory / "work" / "new" / ".venv"
     (message,) = messages(looked(workspace))
     assert message.startswith(f"moved from {venv} to {moved}: its own interpreter works")
+    # A switch to where it is already records where that is now.
+    use("1", workspace.store, workspace.outside)
+    assert workspace.store.read().number(1).path == str(moved)
+    assert str(workspace.store.current.readlink()) == str(moved)
 
 
 def test_a_new_folder_at_the_old_path_is_not_taken_for_the_recorded_one(workspace: Workspace) -> None:

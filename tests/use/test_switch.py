@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.workspace import Workspace, install, site_of
 
+from torchenv.actions.left_behind import left_behind
 from torchenv.actions.switch import rollback, use
 from torchenv.errors import NothingSuits, WorkspaceError
 from torchenv.record import Environment, Proof, Run, Switch
@@ -209,16 +210,23 @@ def test_a_switch_is_told_to_programs_as_the_contract_says(workspace: Workspace)
     with store.locked("torchenv checkpoints scan"):
         store.write(store.read().record_runs([run]))
     switched = rollback(None, store, workspace.outside)
-    assert switch_document(switched) == {
+    assert switch_document(switched, left_behind(switched, store, "linux")) == {
         "schema": "torchenv.switch/1",
         "from": 2,
         "to": 1,
         "path": old.path,
         "said": [IN_PLACE],
         "running": [],
-        "checkpoints": [{"run": "runs/a", "newest_readable": "step-100"}],
+        "checkpoints": [
+            {
+                "run": "runs/a",
+                "newest_readable": "runs/a/step-100",
+                "steps_behind": 100,
+                "unreadable": ["runs/a/step-200"],
+                "downgradable": [],
+            }
+        ],
     }
-    assert "  runs/a: step-200 cannot be read here, step-100 is the newest that can" in switch_text(switched)
 
 
 def test_the_history_tells_each_switch_with_what_the_checks_said(workspace: Workspace) -> None:

@@ -10,10 +10,14 @@ from pathlib import Path
 from torchenv.actions.run import directory_of
 from torchenv.environments import describe
 from torchenv.errors import NothingSuits, TorchenvError, WorkspaceError
+from torchenv.lifeboat import told
 from torchenv.manifest import Manifest
 from torchenv.record import Environment, Kind, Run, State
 from torchenv.running import Process, Running
 from torchenv.store import Store
+
+# A person reads of this many runs; the document holds all.
+_WARNED = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,10 +41,11 @@ class Switched:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outside:
-    """What a switch needs beside the workspace: who runs, and the time in UTC."""
+    """What a switch needs beside the workspace: who runs, the time in UTC, and who is warned beforehand."""
 
     running: Running
     now: Callable[[], datetime]
+    say: Callable[[str], None] = lambda _: None
 
 
 def use(
@@ -128,6 +133,7 @@ def _switched(
     if (reason := unusable(target, store)) is not None:
         again = f"`torchenv restore {target.number}` builds it again from its lock" if target.lock else None
         raise WorkspaceError(f"environment {target} cannot be used: {reason}", hint=again)
+    _warn(manifest.runs, target, outside)
     before = manifest.in_use
     changed = drift(target, Path(target.path))
     said = (*said, *([changed] if changed else ["its interpreter and its torch are in place"]))
@@ -141,6 +147,14 @@ def _switched(
     left = before if before and before.number != target.number else None
     still = outside.running((Path(left.path), store.current)) if left else ()
     return Switched(before=before, now=target, said=said, running=still, runs=manifest.runs)
+
+
+def _warn(runs: tuple[Run, ...], target: Environment, outside: Outside) -> None:
+    concerned = [lines for lines in (list(told(run, target)) for run in runs) if lines]
+    for line in (line for lines in concerned[:_WARNED] for line in lines):
+        outside.say(line)
+    if len(concerned) > _WARNED:
+        outside.say(f"and so with {len(concerned) - _WARNED} more runs")
 
 
 def _refuse_unproven(target: Environment, *, proof: bool) -> None:
@@ -158,7 +172,8 @@ def _nothing_before(manifest: Manifest, passed_over: list[str]) -> NothingSuits:
     hints = [f"`torchenv create {line}` makes one" if line else "`torchenv create` makes one"]
     removed = [each for each in manifest.environments if each.state is State.REMOVED and each.lock]
     hints += [f"`torchenv restore {each.number}` builds {each} again" for each in removed[-1:]]
-    return NothingSuits("; ".join(["there is nothing to go back to", *passed_over]), hint="; ".join(hints))
+    said = dict.fromkeys(["there is nothing to go back to", *passed_over])
+    return NothingSuits("; ".join(said), hint="; ".join(hints))
 
 
 def _line_before(torch: str) -> str | None:

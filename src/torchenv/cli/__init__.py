@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
 from io import TextIOWrapper
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -45,12 +47,25 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "remove": ("remove", "delete environments that nobody needs; their locks stay"),
     "prune": ("prune", "delete what is old and needed by nobody"),
     "restore": ("restore", "build a removed environment again from its lock"),
+    "checkpoints": ("checkpoints", "who can read each; keep one; make copies that an older torch reads"),
     "catalogue": ("catalogue", "what PyTorch publishes: show it, check it against the indexes, update it"),
 }
 
 INTERRUPTED = 130
 DEFECT = 70
 WRONG_INPUT = 2
+
+
+def entry() -> NoReturn:
+    """Run one command as a program of its own, and end it."""
+    # Nearly all that a short command makes lives until its end.
+    gc.set_threshold(10_000)
+    code = main()
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    # Taking every module apart takes 7 ms, a tenth of a `plan`; whatever must be cleaned up has been.
+    os._exit(code)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from torchenv.installers import Installer
     from torchenv.installers.inherited import Inherited
     from torchenv.network import Network
+    from torchenv.plan import Plan
     from torchenv.process import Programs, Runner
     from torchenv.profile import Profile
     from torchenv.record import Environment
@@ -106,21 +107,15 @@ class Context:
 
     @property
     def own_catalogue(self) -> Path | None:
-        """The user's own catalogue; one that was named must be there, and the usual place may be empty."""
-        if self._named_catalogue:
-            return self.cwd / self._named_catalogue
-        if self.home is None or not self.own_catalogue_path.is_file():
-            return None
-        return self.own_catalogue_path
+        """The user's own catalogue; one that was named must be there, that of the workspace need not be."""
+        path = self.own_catalogue_path
+        return path if self._named_catalogue or path.is_file() else None
 
     @property
     def own_catalogue_path(self) -> Path:
-        """Where it is or would be: `--catalogue`, else TORCHENV_CATALOGUE, else among the user's settings."""
-        if self._named_catalogue:
-            return self.cwd / self._named_catalogue
-        from platformdirs import user_config_path
-
-        return user_config_path("torchenv", appauthor=False) / "catalogue.toml"
+        """Where it is or would be: `--catalogue`, else TORCHENV_CATALOGUE, else in the workspace."""
+        named = self._named_catalogue
+        return self.cwd / named if named else self.root / "catalogue.toml"
 
     @property
     def _named_catalogue(self) -> str | None:
@@ -315,7 +310,7 @@ class Context:
         """What a switch needs beside the workspace."""
         from torchenv.actions.switch import Outside
 
-        return Outside(running=self.running, now=self.now)
+        return Outside(running=self.running, now=self.now, say=self.say)
 
     @cached_property
     def running(self) -> Running:
@@ -331,6 +326,27 @@ class Context:
         from torchenv.actions.fetchable import irreplaceable
 
         return lambda environment: irreplaceable(environment, self.store, self.head, self.say)
+
+    def with_lifeboat(self, plan: Plan) -> Plan:
+        """Add to the advice of a plan what is to be kept first, where the profile is of distributed training.
+
+        A plan that changes nothing, and a machine on which nothing is in use, have nothing to fall back to.
+        """
+        wanted = self.profile.checkpoints
+        new = plan.build is not None and plan.advice.verdict != "stay"
+        if not wanted.distributed or not new or self.host.active is None:
+            return plan
+        from torchenv.lifeboat import advice
+
+        said = advice(self.store.read(), wanted.lifeboat_max_age, self.now())
+        if said is None:
+            return plan
+        return replace(plan, advice=replace(plan.advice, reasons=(*plan.advice.reasons, said)))
+
+    @property
+    def system(self) -> str:
+        """This system by the name that checkpoints and hosts know it by."""
+        return {"win32": "windows", "darwin": "darwin"}.get(sys.platform, "linux")
 
     def warn_of_surroundings(self, torch: str | None) -> None:
         """Say what stands around an environment with this torch and may undo it."""

@@ -36,7 +36,7 @@ def run(arguments: Namespace, context: Context) -> int:
     model = like(context)
     along = carried(context, model)
     question = Question(host=host, wish=_wish(context, along, host), catalogue=context.catalogue)
-    plan = _decided(question, context)
+    plan = context.with_lifeboat(_decided(question, context))
     context.say(decision_text(plan) if plan.build else refusal_text(plan))
     if arguments.json and (arguments.dry_run or plan.build is None):
         context.print_json(plan.to_document())

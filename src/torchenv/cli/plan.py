@@ -34,6 +34,7 @@ def run(arguments: Namespace, context: Context) -> int:
         from torchenv.actions.ask_index import asked_again
 
         plan = asked_again(plan, question, context.fetch, context.run, pythons=context.pythons)
+    plan = context.with_lifeboat(plan)
     if arguments.json:
         context.print_json(plan.to_document())
     else:

@@ -3,32 +3,76 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from torchenv.cli.context import Context
+
+if TYPE_CHECKING:
+    from torchenv.actions.switch import Switched
 
 
 def options(parser: ArgumentParser) -> None:
     """Declare what the command takes."""
     parser.add_argument("environment", nargs="?", metavar="ENV", help="else the one in use before this one")
     parser.add_argument("--ask", action="store_true", help="ask before switching")
+    parser.add_argument(
+        "--with-checkpoints", action="store_true", help="then copy the newest of every run so that it is read"
+    )
     parser.add_argument("--json", action="store_true", help="print the torchenv.switch/1 document")
 
 
 def run(arguments: Namespace, context: Context) -> int:
-    """Switch back, and tell what that means."""
+    """Say what cannot be read there, switch back, and tell what that means."""
     from torchenv.actions.switch import rollback, way_back
-    from torchenv.render.switch import switch_document, switch_text
+    from torchenv.lifeboat import told
 
     named = arguments.environment
     if arguments.ask:
-        target, _ = way_back(context.store.read(), named, context.store)
+        manifest = context.store.read()
+        target, _ = way_back(manifest, named, context.store)
+        for run in manifest.runs:
+            for line in told(run, target):
+                context.say(line)
         if not context.agreed(f"switch back to environment {target} ({target.path})?"):
             context.say("nothing was switched")
             return 0
         named = str(target.number)
     switched = rollback(named, context.store, context.outside)
-    if arguments.json:
-        context.print_json(switch_document(switched))
+    if arguments.with_checkpoints:
+        return _with_checkpoints(switched, context)
+    show_switch(switched, context)
+    return 0
+
+
+def show_switch(switched: Switched, context: Context, copied: Mapping[str, Any] | None = None) -> None:
+    """Print a move of the pointer; `copied` is what the document says besides."""
+    from torchenv.render.switch import switch_document, switch_text
+
+    if context.arguments.json:
+        # Only the document names every checkpoint, which takes the whole index.
+        from torchenv.actions.left_behind import left_behind
+
+        document = switch_document(switched, left_behind(switched, context.store, context.system))
+        context.print_json({**document, **(copied or {})})
     else:
         context.out(switch_text(switched))
-    return 0
+
+
+def _with_checkpoints(switched: Switched, context: Context) -> int:
+    from torchenv.actions.left_behind import copied_along
+    from torchenv.errors import NothingSuits
+    from torchenv.render.checkpoints import copied_document, copied_text
+
+    copies, refused = copied_along(
+        switched,
+        context.store,
+        system=context.system,
+        progress=context.progress("copying"),
+        say=context.say,
+    )
+    document = copied_document(copies, refused)
+    show_switch(switched, context, {"copies": document["copies"], "refused": document["refused"]})
+    if not context.arguments.json:
+        context.out(copied_text(copies, refused))
+    return NothingSuits.exit_code if refused else 0

@@ -18,13 +18,10 @@ def options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace, context: Context) -> int:
     """Switch, and tell what that means."""
     from torchenv.actions.switch import use
-    from torchenv.render.switch import switch_document, switch_text
+    from torchenv.cli.rollback import show_switch
 
     proof = context.profile.smoke.required
     switched = use(arguments.environment, context.store, context.outside, force=arguments.force, proof=proof)
     context.warn_of_surroundings(switched.now.torch)
-    if arguments.json:
-        context.print_json(switch_document(switched))
-    else:
-        context.out(switch_text(switched))
+    show_switch(switched, context)
     return 0

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torchenv.lifeboat import told
 from torchenv.manifest import Manifest
-from torchenv.record import Environment, Kind, Proof, State, as_json
+from torchenv.record import Environment, Kind, Proof, Run, State, as_json
+from torchenv.steps import behind
 from torchenv.store import Store, constraints_path
 
 if TYPE_CHECKING:
@@ -30,7 +32,8 @@ def list_text(manifest: Manifest) -> str:
         for each in manifest.environments
         if each.state is not State.REMOVED
     ]
-    return columns(rows)
+    lines = (line for run in manifest.runs for line in _run_lines(run, manifest))
+    return "\n".join([columns(rows), *lines])
 
 
 def shown(environment: Environment, store: Store) -> dict[str, Any]:
@@ -38,6 +41,7 @@ def shown(environment: Environment, store: Store) -> dict[str, Any]:
     plan, lock = store.plan_path(environment.number), store.lock_path(environment.number)
     return {
         **as_json(environment),
+        "checkpoints": [_of_run(run, environment) for run in store.read().runs],
         "plan": json.loads(plan.read_text(encoding="utf-8")) if plan.is_file() else None,
         "lock-path": str(lock) if lock.is_file() else None,
     }
@@ -69,12 +73,37 @@ def columns(rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+def _run_lines(run: Run, manifest: Manifest) -> Iterator[str]:
+    if run.newest is None:
+        yield f"{run.path}: no complete checkpoint"
+        return
+    yield f"{run.path}: newest checkpoint {run.newest}"
+    for each in manifest.environments:
+        if each.on_disk:
+            reads = run.newest_readable.get(each.number)
+            back = behind(run.newest, reads)
+            yield f"  environment {each.number} reads {reads or 'none'}" + (
+                f", {back} steps behind" if back else ""
+            )
+
+
+def _of_run(run: Run, environment: Environment) -> dict[str, Any]:
+    readable = run.newest_readable.get(environment.number)
+    return {
+        "run": run.path,
+        "newest": run.newest,
+        "newest_readable": readable,
+        "steps_behind": behind(run.newest, readable),
+    }
+
+
 def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
     yield f"environment {environment}: {environment.kind.value}, {environment.state.value}"
     yield f"path: {environment.path}"
     yield f"python: {environment.python.version} on {environment.python.path}"
     yield f"torch: {environment.torch or 'none'}, from {environment.index or 'the default package index'}"
     yield f"reads: {environment.reads or 'unknown'}"
+    yield from (f"checkpoints: {line}" for run in store.read().runs for line in told(run, environment))
     if environment.choice is not None:
         yield from (f"because {each}" for each in environment.choice.because)
         yield from (f"ignored: {each}" for each in environment.choice.ignored)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from torchenv.actions.switch import Switched
 from torchenv.manifest import Manifest
-from torchenv.record import Run, Switch, as_json
+from torchenv.record import Switch, as_json
+
+if TYPE_CHECKING:
+    from torchenv.actions.left_behind import Left
 
 SCHEMA = "torchenv.switch/1"
 
-# A person reads this many runs; the document holds all.
-SHOWN = 10
 
-
-def switch_document(switched: Switched) -> dict[str, Any]:
-    """Give the `torchenv.switch/1` document."""
+def switch_document(switched: Switched, left: Sequence[Left] = ()) -> dict[str, Any]:
+    """Give the `torchenv.switch/1` document; `left` is what becomes of each training run."""
     return {
         "schema": SCHEMA,
         "from": switched.before.number if switched.before else None,
@@ -25,8 +25,14 @@ def switch_document(switched: Switched) -> dict[str, Any]:
         "said": list(switched.said),
         "running": [{"pid": each.pid, "command": each.command} for each in switched.running],
         "checkpoints": [
-            {"run": run.path, "newest_readable": run.newest_readable.get(switched.now.number)}
-            for run in switched.runs
+            {
+                "run": each.run,
+                "newest_readable": each.newest_readable,
+                "steps_behind": each.steps_behind,
+                "unreadable": list(each.unreadable),
+                "downgradable": list(each.downgradable),
+            }
+            for each in left
         ],
     }
 
@@ -56,19 +62,7 @@ def _lines(switched: Switched) -> Iterator[str]:
     yield f"  {now.path}"
     yield from (f"  {each}" for each in switched.said)
     yield from (f"  {each} still runs from {before}, undisturbed" for each in switched.running)
-    behind = [line for run in switched.runs for line in _of_run(run, now.number)]
-    yield from behind[:SHOWN]
-    if len(behind) > SHOWN:
-        yield f"  and so with {len(behind) - SHOWN} more runs"
     yield 'next: eval "$(torchenv activate)", or torchenv run -- COMMAND'
-
-
-def _of_run(run: Run, number: int) -> Iterator[str]:
-    readable = run.newest_readable.get(number)
-    if readable is None:
-        yield f"  {run.path}: no checkpoint is known to be readable here"
-    elif readable != run.newest:
-        yield f"  {run.path}: {run.newest} cannot be read here, {readable} is the newest that can"
 
 
 def _told(switch: Switch, names: dict[int, str]) -> Iterator[str]:

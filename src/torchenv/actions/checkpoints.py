@@ -1,0 +1,168 @@
+"""Find checkpoints, judge who can read them, and record what a scan saw."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torchenv.errors import InputError, WorkspaceError
+from torchenv.garbage import no_garbage_collection
+from torchenv.manifest import Manifest
+from torchenv.places import Place, is_remote
+from torchenv.record import Environment, Kept, Run
+from torchenv.scan import scan
+from torchenv.scan.index import Found, Index
+from torchenv.scan.runs import Judge, Save, Saves, run_line, runs_of
+from torchenv.store import Store
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scanned:
+    """What was found: the runs with their saves, and who can read what."""
+
+    roots: tuple[str, ...]
+    index: Index
+    runs: tuple[Saves, ...]
+    judge: Judge
+    kept: frozenset[str] = frozenset()
+
+    @property
+    def foreign(self) -> bool:
+        """Whether any checkpoint holds names that no release writes and that could run code."""
+        return any(found.foreign for _, _, _, found in self.index)
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """How the record names places: what lies beside the workspace, by its path from there."""
+
+    base: Path
+
+    @classmethod
+    def of(cls, store: Store) -> Paths:
+        """Give those of a workspace; its directory and what is beside it may move together."""
+        return cls(store.root.absolute().parent)
+
+    def shown(self, address: str) -> str:
+        """Give the path by which an address is recorded."""
+        inside = f"{self.base}{os.sep}"
+        if not address.startswith(inside):
+            return address
+        return address[len(inside) :] if os.sep == "/" else address[len(inside) :].replace(os.sep, "/")
+
+    def address(self, shown: str) -> str:
+        """Give the address of what is recorded by this path."""
+        return shown if is_remote(shown) else str(self.base / shown)
+
+
+def examine(places: Sequence[Place], store: Store, *, system: str, say: Say) -> Scanned:
+    """Look at checkpoints anew, and record nothing."""
+    return _judged(scan(places, None, say), store.read(), store, system)
+
+
+def recorded(store: Store, *, system: str) -> Scanned:
+    """Give what the last scan found; raises `WorkspaceError` where there was none."""
+    with no_garbage_collection():
+        index = read_index(store)
+    if index is None:
+        hint = "`torchenv checkpoints scan` makes it"
+        raise WorkspaceError(f"there is no index of checkpoints in {store.root}", hint=hint)
+    return _judged(index, store.read(), store, system)
+
+
+def scan_and_record(
+    places: Sequence[Place], store: Store, *, whole: bool, system: str, say: Say
+) -> tuple[Scanned, tuple[Run, ...]]:
+    """Look at what has changed, and record the runs in the manifest and all of it in the index.
+
+    `whole` says that these are all the roots there are; else what was found below others stays.
+    """
+    with no_garbage_collection():
+        return _scan_and_record(places, store, whole=whole, system=system, say=say)
+
+
+def _scan_and_record(
+    places: Sequence[Place], store: Store, *, whole: bool, system: str, say: Say
+) -> tuple[Scanned, tuple[Run, ...]]:
+    before = read_index(store)
+    index = scan(places, before, say)
+    if before is not None and not whole:
+        index.roots = {**before.roots, **index.roots}
+    with store.locked("torchenv checkpoints scan"):
+        manifest = store.read()
+        scanned = _judged(index, manifest, store, system)
+        lines = tuple(run_line(run, scanned.judge) for run in scanned.runs)
+        if before is None or before.roots != index.roots:
+            store.write_index(index.to_json())
+        after = replace(manifest.record_runs(lines), kept=_judged_anew(manifest.kept, scanned))
+        if after != manifest:
+            store.write(after)
+    return scanned, lines
+
+
+def read_index(store: Store) -> Index | None:
+    """Give the index, or None where there is none that this torchenv wrote."""
+    try:
+        return Index.from_json(store.index_path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def unread_newer(run: Saves, judge: Judge, environment: Environment) -> list[Save]:
+    """Give the complete saves that an environment cannot read, the oldest first."""
+    return [save for save in run.saves if save.complete and judge.of_save(save, environment) == "unreadable"]
+
+
+def roots_of(named: Sequence[str], profile_roots: Sequence[str], cwd: Path, beside: Path) -> tuple[str, ...]:
+    """Give the addresses to scan: those named, else the profile's, which are meant from beside its file.
+
+    Raises `InputError` where there are none.
+    """
+    if named:
+        return tuple(address_of(each, cwd) for each in named)
+    if not profile_roots:
+        hint = 'name one, or list them in torchenv.toml: [checkpoints] roots = ["runs"]'
+        raise InputError("there is no root to look for checkpoints in", hint=hint)
+    return tuple(address_of(each, beside) for each in profile_roots)
+
+
+def address_of(text: str, beside: Path) -> str:
+    """Give the address of what a person names by a path or an address."""
+    if is_remote(text):
+        return text.rstrip("/")
+    return os.path.normpath(beside / Path(text.removeprefix("file://")).expanduser())
+
+
+def _judged(index: Index, manifest: Manifest, store: Store, system: str) -> Scanned:
+    paths = Paths.of(store)
+    return Scanned(
+        roots=tuple(map(paths.shown, index.roots)),
+        index=index,
+        runs=tuple(runs_of(index, paths.shown)),
+        judge=Judge(index, manifest.environments, system),
+        kept=frozenset(each.path for each in manifest.kept),
+    )
+
+
+def _judged_anew(kept: Iterable[Kept], scanned: Scanned) -> tuple[Kept, ...]:
+    """Give the lifeboats with who reads them now: environments came since they were kept."""
+    found = {part.path: part.found for run in scanned.runs for save in run.saves for part in save.parts}
+    judge = scanned.judge
+
+    def anew(each: Kept) -> Kept:
+        if each.path not in found:
+            return each
+        return replace(each, readable_by=readers(found[each.path], judge, each.readable_by))
+
+    return tuple(map(anew, kept))
+
+
+def readers(found: Found, judge: Judge, before: Iterable[int] = ()) -> tuple[int, ...]:
+    """Give the numbers of the environments that read a checkpoint, those not on disk as they were."""
+    on_disk = {each.number for each in judge.environments}
+    now = {each.number for each in judge.environments if judge.of(found, each) == "readable"}
+    return tuple(sorted(now | {number for number in before if number not in on_disk}))

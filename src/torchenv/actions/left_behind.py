@@ -1,0 +1,114 @@
+"""What a switch does to training runs: which saves are read there, and copies of those that are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torchenv.actions.checkpoints import Paths, read_index, scan_and_record
+from torchenv.actions.downgrade import Copied, Target, downgrade_runs
+from torchenv.actions.switch import Switched
+from torchenv.errors import TorchenvError
+from torchenv.garbage import no_garbage_collection
+from torchenv.places import Progress, place
+from torchenv.record import Environment, Run
+from torchenv.scan.runs import Judge, Saves, runs_of
+from torchenv.steps import behind
+from torchenv.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """A training run as an environment sees it; everything is named by its path."""
+
+    run: str
+    newest_readable: str | None
+    steps_behind: int | None
+    unreadable: tuple[str, ...]
+    downgradable: tuple[str, ...]
+
+
+def left_behind(switched: Switched, store: Store, system: str) -> tuple[Left, ...]:
+    """Tell of every run, from the index where there is one, else from the manifest's line of it."""
+    if not switched.runs:
+        return ()
+    with no_garbage_collection():
+        return _left_behind(switched, store, system)
+
+
+def _left_behind(switched: Switched, store: Store, system: str) -> tuple[Left, ...]:
+    index = read_index(store)
+    if index is None:
+        return tuple(_by_line(run, switched.now) for run in switched.runs)
+    judge = Judge(index, [switched.now], system)
+    lines = {run.path: run for run in switched.runs}
+    found = {run.path: run for run in runs_of(index, Paths.of(store).shown) if run.path in lines}
+    return tuple(
+        _by_saves(found[path], line, judge, switched.now) if path in found else _by_line(line, switched.now)
+        for path, line in lines.items()
+    )
+
+
+def copied_along(
+    switched: Switched, store: Store, *, system: str, progress: Progress, say: Callable[[str], None]
+) -> tuple[tuple[Copied, ...], tuple[str, ...]]:
+    """Copy the newest save of every run that the environment cannot read, where a copy can be read.
+
+    Gives the copies, and a sentence on each run of which none can be made; what was copied is scanned.
+    """
+    now, paths = switched.now, Paths.of(store)
+    assert now.torch is not None
+    line = ".".join(now.torch.split(".")[:2])
+    target = Target(torch=line, python=now.python.version, system=system)
+    copies: list[Copied] = []
+    refused: list[str] = []
+    for run in switched.runs:
+        readable = run.newest_readable.get(now.number)
+        if run.newest is None or readable == run.newest or behind(run.newest, readable) == 0:
+            continue
+        address = paths.address(f"{run.path}/{run.newest}")
+        if now.number not in run.downgrades_for:
+            refused.append(
+                f"{run.path}/{run.newest}: it needs more of torch than the strides of its metadata"
+            )
+            continue
+        try:
+            made, why = downgrade_runs(
+                address, target, newest=False, to=None, copy=False, progress=progress, say=say
+            )
+        except (OSError, TorchenvError) as error:
+            refused.append(f"{run.path}/{run.newest}: {error}")
+            continue
+        copies += made
+        refused += why
+    index = read_index(store)
+    if index is not None and any(each.made for each in copies):
+        roots = [place(each) for each in index.roots]
+        scan_and_record(roots, store, whole=True, system=system, say=say)
+    return tuple(copies), tuple(refused)
+
+
+def _by_saves(run: Saves, line: Run, judge: Judge, environment: Environment) -> Left:
+    complete = [save for save in run.saves if save.complete]
+    readable = [save for save in complete if judge.of_save(save, environment) == "readable"]
+    unreadable = [save for save in complete if judge.of_save(save, environment) == "unreadable"]
+    newest = readable[-1] if readable else None
+    return Left(
+        run=run.path,
+        newest_readable=newest.path if newest else None,
+        steps_behind=behind(line.newest, newest.name) if newest else None,
+        unreadable=tuple(save.path for save in unreadable),
+        downgradable=tuple(save.path for save in unreadable if judge.of_copy(save, environment)),
+    )
+
+
+def _by_line(run: Run, environment: Environment) -> Left:
+    readable = run.newest_readable.get(environment.number)
+    unread = (f"{run.path}/{run.newest}",) if run.newest and run.newest != readable else ()
+    return Left(
+        run=run.path,
+        newest_readable=f"{run.path}/{readable}" if readable else None,
+        steps_behind=behind(run.newest, readable),
+        unreadable=unread,
+        downgradable=unread if environment.number in run.downgrades_for else (),
+    )

@@ -1,0 +1,218 @@
+"""Keep a checkpoint untouched, so that the environment to fall back to has something to fall back on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from torchenv.actions.checkpoints import Paths, readers
+from torchenv.errors import InputError, NothingSuits, WorkspaceError
+from torchenv.places import Carried, Place, Progress, place
+from torchenv.record import Kept
+from torchenv.scan import scan
+from torchenv.scan.runs import Judge
+from torchenv.store import Store
+from torchenv.tables import Table
+
+SCHEMA = "torchenv.kept/1"
+_BLOCK = 1 << 20
+
+
+class Hashed(NamedTuple):
+    """A file of a lifeboat: its size in bytes, and its SHA-256."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """A lifeboat as it was just recorded; `carried` says how its copy was made, where one was asked for."""
+
+    kept: Kept
+    files: int
+    bytes: int
+    carried: tuple[Carried, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is no longer as it was when a checkpoint was kept."""
+
+    path: str
+    file: str
+    what: str  # changed, missing, added, unreadable
+
+    def __str__(self) -> str:
+        return f"{self.path}/{self.file}: {self.what}" if self.file else f"{self.path}: {self.what}"
+
+
+def keep(address: str, store: Store, *, copy: bool, system: str, progress: Progress) -> Keeping:
+    """Record the hash of every file of a checkpoint, and with `copy` bring it into the workspace.
+
+    Raises `InputError` where there is no checkpoint, `NothingSuits` where it is not complete.
+    """
+    there = place(address)
+    paths = Paths.of(store)
+    index = scan([there], None, lambda _: None)
+    found = [each for _, _, _, each in index]
+    if not found:
+        hint = "name the directory or the file of one; `torchenv checkpoints scan` lists them"
+        raise InputError(f"{address} holds no checkpoint", hint=hint)
+    wrong = [(code, said) for each in found if each.state != "complete" for code, said in each.problems]
+    if wrong:
+        said = "; ".join(message for _, message in wrong)
+        raise NothingSuits(f"{address} cannot be kept: {said}", hint="keep one that is complete")
+    hashes = hash_files(there, progress)
+    digest = digest_of(hashes)
+    before = store.read()
+    judge = Judge(index, before.environments, system)
+    reading = set.intersection(*(set(readers(each, judge)) for each in found))
+    shown = paths.shown(address)
+    copied: str | None = None
+    carried: tuple[Carried, ...] = ()
+    with store.locked("torchenv checkpoints keep"):
+        manifest = store.read()
+        if copy:
+            target = store.kept_path(digest).with_suffix("")
+            carried = _copied(there, place(target), hashes)
+            copied = paths.shown(str(target.absolute()))
+        kept = Kept(
+            path=shown,
+            digest=digest,
+            readable_by=tuple(sorted(reading)),
+            saved=datetime.fromtimestamp(int(there.modified()), UTC),
+            copy=copied,
+        )
+        store.write_kept(digest, _listing(shown, hashes))
+        store.write(manifest.keep(kept))
+    sizes = [each.bytes for each in hashes.values()]
+    return Keeping(kept=kept, files=len(sizes), bytes=sum(sizes), carried=carried)
+
+
+def release(address: str, store: Store) -> Kept:
+    """Keep a checkpoint no longer; its files stay as they are, and a copy in the workspace stays, too."""
+    shown = Paths.of(store).shown(address)
+    with store.locked("torchenv checkpoints keep --release"):
+        manifest = store.read()
+        found = next((each for each in manifest.kept if each.path == shown), None)
+        if found is None:
+            raise InputError(f"{shown} is not kept", hint="`torchenv checkpoints verify` names what is")
+        store.write(replace(manifest, kept=tuple(each for each in manifest.kept if each != found)))
+    return found
+
+
+def verify(
+    named: tuple[str, ...], store: Store, progress: Progress
+) -> tuple[tuple[Kept, ...], tuple[Change, ...]]:
+    """Hash the lifeboats again, all or those at these addresses; gives them with what has changed since.
+
+    Raises `InputError` for one that is not kept.
+    """
+    paths = Paths.of(store)
+    kept = store.read().kept
+    if named:
+        wanted = [paths.shown(each) for each in named]
+        known = {each.path: each for each in kept}
+        for path in wanted:
+            if path not in known:
+                raise InputError(f"{path} is not kept", hint=f"`torchenv checkpoints keep {path}` keeps it")
+        kept = tuple(known[path] for path in wanted)
+    changes: list[Change] = []
+    for each in kept:
+        recorded = _recorded(each, store)
+        for at in filter(None, (each.path, each.copy)):
+            changes += _changes(at, place(paths.address(at)), recorded, progress)
+    return kept, tuple(changes)
+
+
+def hash_files(there: Place, progress: Progress) -> dict[str, Hashed]:
+    """Give the size and SHA-256 of every file of a place."""
+    sizes = there.files()
+    total, done = sum(sizes.values()), 0
+    hashes = {}
+    with ThreadPoolExecutor() as pool:
+        for name, hashed in zip(sizes, pool.map(lambda name: _hash(there, name), sizes), strict=True):
+            hashes[name] = hashed
+            done += hashed.bytes
+            progress(done, total)
+    return hashes
+
+
+def digest_of(hashes: Mapping[str, Hashed]) -> str:
+    """Give one digest for all files of a checkpoint."""
+    lines = (f"{each.sha256} {each.bytes} {name}\n" for name, each in sorted(hashes.items()))
+    return f"sha256:{hashlib.sha256(''.join(lines).encode('utf-8', 'surrogateescape')).hexdigest()}"
+
+
+def _hash(there: Place, name: str) -> Hashed:
+    digest, size = hashlib.sha256(), 0
+    with there.open(name) as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+            size += len(block)
+    return Hashed(size, digest.hexdigest())
+
+
+def _copied(there: Place, target: Place, hashes: Mapping[str, Hashed]) -> tuple[Carried, ...]:
+    if target.exists():
+        return ()  # its name is its digest: this checkpoint is there already
+    draft = target.draft()
+    try:
+        carried = tuple(draft.take(there, name) for name in hashes)
+        draft.finish()
+    except BaseException:
+        draft.abandon()
+        raise
+    return carried
+
+
+def _listing(shown: str, hashes: Mapping[str, Hashed]) -> str:
+    files = {name: {"bytes": each.bytes, "sha256": each.sha256} for name, each in hashes.items()}
+    return json.dumps({"schema": SCHEMA, "path": shown, "files": files}, indent=1)
+
+
+def _recorded(kept: Kept, store: Store) -> dict[str, Hashed]:
+    """Read the list of the files of a lifeboat; the manifest's digest says whether it is the right one."""
+    hint = f"`torchenv checkpoints keep {kept.path}` records it anew"
+    path = store.kept_path(kept.digest or "")
+    try:
+        table = Table.from_json(path.read_text(encoding="utf-8"), str(path))
+    except FileNotFoundError:
+        raise WorkspaceError(f"{path} is missing, which lists the files of {kept.path}", hint=hint) from None
+    listed = table.table("files")
+    hashes = {
+        name: Hashed(listed.table(name).get("bytes", int), listed.table(name).get("sha256", str))
+        for name in listed
+    }
+    if digest_of(hashes) != kept.digest:
+        raise WorkspaceError(f"{path} is not the list that was made of {kept.path}", hint=hint)
+    return hashes
+
+
+def _changes(
+    shown: str, there: Place, recorded: Mapping[str, Hashed], progress: Progress
+) -> Iterator[Change]:
+    try:
+        now = hash_files(there, progress)
+    except FileNotFoundError:
+        yield Change(shown, "", "missing")
+        return
+    except OSError as error:
+        yield Change(shown, "", f"unreadable: {error.strerror or error}")
+        return
+    if recorded and not now:
+        yield Change(shown, "", "missing")
+        return
+    for name in sorted(recorded.keys() | now.keys()):
+        if name not in now:
+            yield Change(shown, name, "missing")
+        elif name not in recorded:
+            yield Change(shown, name, "added")
+        elif now[name] != recorded[name]:
+            yield Change(shown, name, "changed")

@@ -1,0 +1,177 @@
+"""`torchenv checkpoints`: who can read each, keep a lifeboat, make copies that an older torch reads."""
+
+from __future__ import annotations
+
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from torchenv.cli.context import Context
+from torchenv.cli.parser import Parser
+from torchenv.errors import InputError, NothingSuits
+
+if TYPE_CHECKING:
+    from torchenv.actions.checkpoints import Scanned
+
+FOUND_SOMETHING = 1
+
+
+def options(parser: ArgumentParser) -> None:
+    """Declare what the command takes."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=Parser)
+
+    scan = actions.add_parser("scan", help="find checkpoints, and record who reads what")
+    scan.add_argument("paths", nargs="*", metavar="ROOT", help="directories or addresses; else the profile's")
+    scan.add_argument("--profile", metavar="NAME|FILE", help="whose `[checkpoints] roots` are looked into")
+
+    show = actions.add_parser("show", help="all that is known of checkpoints; records nothing")
+    show.add_argument("paths", nargs="*", metavar="PATH", help="looked at now; else what the last scan found")
+
+    keep = actions.add_parser("keep", help="record its hashes and guard it: a lifeboat")
+    keep.add_argument("paths", nargs="+", metavar="PATH", help="a checkpoint")
+    keep.add_argument("--copy", action="store_true", help="with a clone, links or a copy in the workspace")
+    keep.add_argument("--release", action="store_true", help="keep it no longer; its files stay as they are")
+
+    verify = actions.add_parser("verify", help="prove that what was kept is untouched")
+    verify.add_argument("paths", nargs="*", metavar="PATH", help="else every checkpoint that is kept")
+
+    down = actions.add_parser("downgrade", help="make a copy that an older torch reads")
+    down.add_argument(
+        "source", metavar="SRC", help="a checkpoint; with --newest or --all, where the runs are"
+    )
+    down.add_argument("to", nargs="?", metavar="DST", help="the copy, else SRC-for-VERSION")
+    down.add_argument(
+        "--for", dest="target", required=True, metavar="VERSION", help="who is to read it: 2.14"
+    )
+    which = down.add_mutually_exclusive_group()
+    which.add_argument("--newest", action="store_true", help="of the newest save of every run below SRC")
+    which.add_argument("--all", action="store_true", help="of every save below SRC")
+    down.add_argument("--copy", action="store_true", help="share no file with the original")
+
+    for action in (scan, show, keep, verify, down):
+        action.add_argument("--json", action="store_true", help="print it as JSON")
+        action.add_argument("--root", metavar="DIR", default=SUPPRESS, help="the workspace")
+        action.add_argument("-q", "--quiet", action="store_true", default=SUPPRESS, help="say no news")
+
+
+def run(arguments: Namespace, context: Context) -> int:
+    """Do what was asked for; 1 where a check found something."""
+    return {"scan": _scan, "show": _show, "keep": _keep, "verify": _verify, "downgrade": _downgrade}[
+        arguments.action
+    ](arguments, context)
+
+
+def _scan(arguments: Namespace, context: Context) -> int:
+    from torchenv.actions.checkpoints import roots_of, scan_and_record
+    from torchenv.places import place
+    from torchenv.render.checkpoints import checkpoints_document, scan_text
+
+    profile_roots = () if arguments.paths else context.profile.checkpoints.roots
+    path = context.profile_path
+    beside = path.parent if path else context.project or context.cwd
+    roots = roots_of(arguments.paths, profile_roots, context.cwd, beside)
+    scanned, lines = scan_and_record(
+        [place(each) for each in roots],
+        context.store,
+        whole=not arguments.paths,
+        system=context.system,
+        say=context.say,
+    )
+    if arguments.json:
+        context.print_json(checkpoints_document(scanned, context.now()))
+    else:
+        context.out(scan_text(scanned, lines, context.now()))
+    return _verdict(scanned)
+
+
+def _show(arguments: Namespace, context: Context) -> int:
+    from torchenv.actions.checkpoints import address_of, examine, recorded
+    from torchenv.places import place
+    from torchenv.render.checkpoints import checkpoints_document, show_text
+
+    if arguments.paths:
+        places = [place(address_of(each, context.cwd)) for each in arguments.paths]
+        scanned = examine(places, context.store, system=context.system, say=context.say)
+    else:
+        scanned = recorded(context.store, system=context.system)
+    if arguments.json:
+        context.print_json(checkpoints_document(scanned, context.now()))
+    else:
+        context.out(show_text(scanned, context.now()))
+    return _verdict(scanned)
+
+
+def _verdict(scanned: Scanned) -> int:
+    return FOUND_SOMETHING if scanned.foreign else 0
+
+
+def _keep(arguments: Namespace, context: Context) -> int:
+    from torchenv.actions.checkpoints import address_of
+    from torchenv.actions.lifeboat import keep, release
+    from torchenv.record import as_json
+    from torchenv.render.checkpoints import kept_text
+
+    addresses = [address_of(each, context.cwd) for each in arguments.paths]
+    if arguments.release:
+        for each in addresses:
+            context.say(f"{release(each, context.store).path} is kept no longer; its files stay as they are")
+        return 0
+    kept = []
+    for each in addresses:
+        keeping = keep(
+            each,
+            context.store,
+            copy=arguments.copy,
+            system=context.system,
+            progress=context.progress(f"hashing {each}"),
+        )
+        kept.append(as_json(keeping.kept))
+        if not arguments.json:
+            context.out(kept_text(keeping, context.store.read().environments))
+    if arguments.json:
+        context.print_json({"schema": "torchenv.kept/1", "kept": kept})
+    return 0
+
+
+def _verify(arguments: Namespace, context: Context) -> int:
+    from torchenv.actions.checkpoints import address_of
+    from torchenv.actions.lifeboat import verify
+    from torchenv.render.checkpoints import verified_document, verified_text
+
+    addresses = tuple(address_of(each, context.cwd) for each in arguments.paths)
+    kept, changes = verify(addresses, context.store, context.progress("hashing"))
+    if arguments.json:
+        context.print_json(verified_document(kept, changes))
+    else:
+        context.out(verified_text(kept, changes))
+    return FOUND_SOMETHING if changes else 0
+
+
+def _downgrade(arguments: Namespace, context: Context) -> int:
+    from torchenv.actions.checkpoints import address_of
+    from torchenv.actions.downgrade import Target, downgrade, downgrade_runs
+    from torchenv.render.checkpoints import copied_document, copied_text
+
+    target = Target.of(arguments.target, context.store.read(), context.system)
+    source = address_of(arguments.source, context.cwd)
+    to = address_of(arguments.to, context.cwd) if arguments.to else None
+    if to == source:
+        raise InputError("the copy cannot be where the original is", hint="name another place")
+    progress = context.progress("copying")
+    refused: tuple[str, ...] = ()
+    if arguments.newest or arguments.all:
+        copies, refused = downgrade_runs(
+            source,
+            target,
+            newest=arguments.newest,
+            to=to,
+            copy=arguments.copy,
+            progress=progress,
+            say=context.say,
+        )
+    else:
+        copies = (downgrade(source, target, to=to, copy=arguments.copy, progress=progress),)
+    if arguments.json:
+        context.print_json(copied_document(copies, refused))
+    else:
+        context.out(copied_text(copies, refused))
+    return NothingSuits.exit_code if refused else 0

@@ -1,0 +1,188 @@
+"""Directories and files of this machine."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from torchenv.checkpoints.tree import LocalTree, Tree
+from torchenv.disk import Disk
+from torchenv.isolation import clone
+from torchenv.places import Carried, Folder, Place
+from torchenv.places.names import is_part, passed_over
+
+# A directory that changed a moment ago may change again under the same time.
+_SETTLED = 2_000_000_000  # nanoseconds
+_BLOCK = 8 << 20
+
+
+class LocalPlace:
+    """A directory, or one file, of the local file system."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.address = str(path)
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def walk(self, known: Mapping[str, Folder]) -> Iterator[tuple[str, Folder]]:
+        root = self.path.resolve()
+        if not root.is_dir():
+            yield self.address, Folder(files=_one_file(self.path))
+            return
+        now = time.time_ns()
+        waiting = [self.address]
+        while waiting:
+            path = waiting.pop()
+            try:
+                changed = os.stat(path).st_mtime_ns  # noqa: PTH116 - a Path for each of thousands is felt
+                before = known.get(path)
+                if before is not None and before.changed == changed:
+                    folder = _looked_at_again(path, before, root)
+                else:
+                    folder = _listed(path, root)
+                folder.changed = changed if changed < now - _SETTLED else 0
+            except OSError:
+                if path == self.address:
+                    raise
+                continue  # gone meanwhile, or not ours to read
+            yield path, folder
+            waiting += [f"{path}{os.sep}{name}" for name in folder.folders]
+
+    def tree(self, address: str) -> Tree:
+        return LocalTree(Path(address), self.path if self.path.is_dir() else self.path.parent)
+
+    def files(self) -> Mapping[str, int]:
+        if not self.path.is_dir():
+            return {self.path.name: self.path.stat().st_size}
+        found = {}
+        waiting = [self.path]
+        while waiting:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(Path(entry.path))
+                    elif entry.is_file() and _inside(entry, self.path.resolve()):
+                        name = Path(entry.path).relative_to(self.path).as_posix()
+                        found[name] = entry.stat().st_size
+        return dict(sorted(found.items()))
+
+    def modified(self) -> float:
+        return max((self._at(name).stat().st_mtime for name in self.files()), default=0.0)
+
+    def open(self, name: str) -> BinaryIO:
+        return self._at(name).open("rb")
+
+    def draft(self) -> LocalDraft:
+        return LocalDraft(self.path)
+
+    def file(self, name: str) -> Path:
+        """Where one of its files is."""
+        return self._at(name)
+
+    def _at(self, name: str) -> Path:
+        return self.path / name if self.path.is_dir() else self.path
+
+
+class LocalDraft:
+    """A directory that is written beside its place, under a name that no scan looks at."""
+
+    def __init__(self, path: Path) -> None:
+        self._final = path
+        self._disk = Disk()
+        self._directory = path.with_name(f".{path.name}.torchenv-new")
+        # What a run that was stopped has left is of no use.
+        self._disk.delete(self._directory)
+        self._disk.make_directory(self._directory)
+
+    def write(self, name: str, data: bytes) -> None:
+        path = self._room_for(name)
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def take(self, source: Place, name: str, *, copy: bool = False) -> Carried:
+        path = self._room_for(name)
+        if isinstance(source, LocalPlace):
+            origin = source.file(name).resolve()
+            if clone(str(origin), str(path)):
+                _keep_times(origin, path)
+                return Carried.CLONED
+            if not copy:
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+                    path.hardlink_to(origin)
+                    return Carried.LINKED
+        with source.open(name) as reading, path.open("wb") as writing:
+            while block := reading.read(_BLOCK):
+                writing.write(block)
+            writing.flush()
+            os.fsync(writing.fileno())
+        if isinstance(source, LocalPlace):
+            _keep_times(source.file(name), path)
+        return Carried.COPIED
+
+    def sizes(self) -> Mapping[str, int]:
+        return LocalPlace(self._directory).files()
+
+    def read(self, name: str) -> bytes:
+        return (self._directory / name).read_bytes()
+
+    def finish(self) -> None:
+        self._disk.make_directory(self._final.parent)
+        self._disk.rename(self._directory, self._final)
+
+    def abandon(self) -> None:
+        self._disk.delete(self._directory)
+
+    def _room_for(self, name: str) -> Path:
+        path = self._directory / name
+        self._disk.make_directory(path.parent)
+        return path
+
+
+def _one_file(path: Path) -> dict[str, list[int]]:
+    status = path.stat()
+    return {path.name: [status.st_size, status.st_mtime_ns]}
+
+
+def _looked_at_again(path: str, before: Folder, root: Path) -> Folder:
+    # No name came or went, so its files need only be asked for their sizes: half of what listing costs.
+    files = {}
+    for name in before.files:
+        at = f"{path}{os.sep}{name}"
+        status = os.lstat(at)
+        if stat.S_ISLNK(status.st_mode):
+            return _listed(path, root)
+        files[name] = [status.st_size, status.st_mtime_ns]
+    return Folder(files=files, folders=before.folders)
+
+
+def _listed(path: str, root: Path) -> Folder:
+    folder = Folder()
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                if not passed_over(entry.name):
+                    folder.folders.append(entry.name)
+            elif is_part(entry.name) and entry.is_file() and _inside(entry, root):
+                status = entry.stat()
+                folder.files[entry.name] = [status.st_size, status.st_mtime_ns]
+    folder.folders.sort(reverse=True)
+    return folder
+
+
+def _inside(entry: os.DirEntry[str], root: Path) -> bool:
+    return not entry.is_symlink() or Path(entry.path).resolve().is_relative_to(root)
+
+
+def _keep_times(origin: Path, path: Path) -> None:
+    status = origin.stat()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))

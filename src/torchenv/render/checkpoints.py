@@ -1,0 +1,196 @@
+"""Checkpoints, lifeboats and copies, as people and programs read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from torchenv.actions.checkpoints import Scanned
+from torchenv.actions.downgrade import Copied
+from torchenv.actions.lifeboat import Change, Keeping
+from torchenv.checkpoints.values import shown
+from torchenv.lifeboat import told
+from torchenv.record import Environment, Kept, Run, as_json
+from torchenv.scan.runs import Part, Save
+
+SCHEMA = "torchenv.checkpoints/1"
+# A save whose files changed within this time may still be going on.
+_FRESH = timedelta(minutes=10)
+_MOST = 5  # broken or foreign checkpoints that are told of one by one
+
+
+def checkpoints_document(scanned: Scanned, now: datetime) -> dict[str, Any]:
+    """Give the `torchenv.checkpoints/1` document."""
+    checkpoints = [
+        _entry(part, save, run.path, scanned, now)
+        for run in scanned.runs
+        for save in run.saves
+        for part in save.parts
+    ]
+    return {"schema": SCHEMA, "roots": list(scanned.roots), "checkpoints": checkpoints}
+
+
+def scan_text(scanned: Scanned, lines: Sequence[Run], now: datetime) -> str:
+    """Tell each run with its newest save, who reads what of it, and what is broken or foreign."""
+    return "\n".join(_scan_lines(scanned, lines, now)) or "no checkpoints were found"
+
+
+def show_text(scanned: Scanned, now: datetime) -> str:
+    """Tell all that is known of each checkpoint."""
+    lines = (
+        line
+        for run in scanned.runs
+        for save in run.saves
+        for part in save.parts
+        for line in _part_lines(part, save, scanned, now)
+    )
+    return "\n".join(lines) or "no checkpoints were found"
+
+
+def kept_text(keeping: Keeping, environments: Sequence[Environment]) -> str:
+    """Tell what was kept, and for whom."""
+    kept = keeping.kept
+    lines = [f"{kept.path} is kept: {keeping.files} files, {keeping.bytes / 1e6:.1f} MB, {kept.digest}"]
+    names = [str(each) for each in environments if each.number in kept.readable_by]
+    lines.append(f"  readable by {', '.join(names)}" if names else "  no environment here can read it")
+    if kept.copy:
+        how = "/".join(sorted({each.value for each in keeping.carried})) or "there already"
+        lines.append(f"  copy in the workspace: {kept.copy} ({how})")
+    return "\n".join(lines)
+
+
+def verified_document(kept: Sequence[Kept], changes: Sequence[Change]) -> dict[str, Any]:
+    """Give the `torchenv.kept-verify/1` document."""
+    return {
+        "schema": "torchenv.kept-verify/1",
+        "kept": [as_json(each) for each in kept],
+        "changes": [{"path": each.path, "file": each.file, "what": each.what} for each in changes],
+    }
+
+
+def verified_text(kept: Sequence[Kept], changes: Sequence[Change]) -> str:
+    """Tell what has changed since it was kept."""
+    if not kept:
+        return "nothing is kept: `torchenv checkpoints keep PATH` keeps a checkpoint"
+    changed = {each.path for each in changes}
+    same = [each.path for each in kept if not {each.path, each.copy} & changed]
+    return "\n".join([*(f"{each}: untouched" for each in same), *map(str, changes)])
+
+
+def copied_document(copies: Sequence[Copied], refused: Sequence[str]) -> dict[str, Any]:
+    """Give the `torchenv.downgrade/1` document."""
+    return {
+        "schema": "torchenv.downgrade/1",
+        "copies": [
+            {
+                "source": each.source,
+                "copy": each.copy,
+                "made": each.made,
+                "why": each.why,
+                "metadata_bytes": each.metadata,
+                "files": each.files,
+                "carried": sorted(how.value for how in each.carried),
+            }
+            for each in copies
+        ],
+        "refused": list(refused),
+    }
+
+
+def copied_text(copies: Sequence[Copied], refused: Sequence[str]) -> str:
+    """Tell which copies were made and how."""
+    lines = []
+    for each in copies:
+        if each.made:
+            how = "/".join(sorted(how.value for how in each.carried)) or "carried"
+            size = f"{each.metadata} bytes of metadata rewritten, {each.files} files {how}"
+            lines.append(f"{each.copy}: made from {each.source}, which is as it was ({size})")
+        else:
+            lines.append(f"{each.source}: nothing to do, {each.why}")
+    lines += [f"not made: {each}" for each in refused]
+    return "\n".join(lines) or "there is nothing to downgrade"
+
+
+def _scan_lines(scanned: Scanned, lines: Sequence[Run], now: datetime) -> Iterator[str]:
+    recorded = {each.path: each for each in lines}
+    foreign = []
+    for run in scanned.runs:
+        line = recorded[run.path]
+        yield f"{run.path}: {_count(run.saves)}, newest complete: {line.newest or 'none'}"
+        for environment in scanned.judge.environments:
+            reads = line.newest_readable.get(environment.number)
+            if reads is not None and reads == line.newest:
+                yield f"  environment {environment} reads it"
+            else:
+                # Broken ones are told of below, with their reasons.
+                seen = replace(line, broken=())
+                yield from (f"  {each}" for each in told(seen, environment))
+        broken = [part for save in run.saves for part in save.parts if not part.complete]
+        for part in broken[-_MOST:]:
+            said = "; ".join(message for _, message in _problems(part, now))
+            yield f"  {shown(part.path)}: {part.found.state}: {said}"
+        if len(broken) > _MOST:
+            yield f"  and {len(broken) - _MOST} more that are not complete"
+        foreign += [part for save in run.saves for part in save.parts if part.found.foreign]
+    for part in foreign[-_MOST:]:
+        names = ", ".join(map(shown, part.found.foreign[:_MOST]))
+        yield f"{shown(part.path)}: not opened: it would import {names}, which no release writes"
+    if len(foreign) > _MOST:
+        yield f"and {len(foreign) - _MOST} more that would import names that no release writes"
+
+
+def _part_lines(part: Part, save: Save, scanned: Scanned, now: datetime) -> Iterator[str]:
+    found = part.found
+    reader = scanned.judge.reader(found)
+    step = f", step {save.step}" if save.step is not None else ""
+    holds = f", {found.tensors} tensors" if found.tensors is not None else ""
+    yield f"{shown(part.path)}: {found.format}, {found.state}{step}{holds}, {found.bytes / 1e6:.1f} MB"
+    for _, message in _problems(part, now):
+        yield f"  {found.state}: {message}" if not part.complete else f"  note: {message}"
+    if found.foreign:
+        yield f"  not opened; foreign names: {', '.join(map(shown, found.foreign))}"
+    oldest = f"torch {reader.torch.oldest} and newer" if reader.torch.oldest else "torch: not known"
+    newest = f", up to {reader.torch.newest}" if reader.torch.newest else ""
+    python = f", Python {reader.python_min} and newer" if reader.python_min else ""
+    system = f", on {reader.system} only" if reader.system else ""
+    nobody = "nobody: no release reads it back" if reader.nobody else f"{oldest}{newest}{python}{system}"
+    yield f"  read by {nobody} ({reader.certainty})"
+    yield from (f"    {note.message}" for note in reader.because)
+    for environment in scanned.judge.environments:
+        yield f"  environment {environment}: {scanned.judge.of(found, environment)}"
+
+
+def _entry(part: Part, save: Save, run: str, scanned: Scanned, now: datetime) -> dict[str, Any]:
+    judge = scanned.judge
+    checkpoint = scanned.index.checkpoint(part.path, part.found)
+    modified = _modified(part)
+    return {
+        **checkpoint.as_json(),
+        "problems": [{"code": code, "message": message} for code, message in _problems(part, now)],
+        "step": save.step,
+        "modified": modified.isoformat(timespec="seconds").replace("+00:00", "Z") if modified else None,
+        "run": run,
+        "kept": part.path in scanned.kept,
+        "environments": {str(each.number): judge.of(part.found, each) for each in judge.environments},
+    }
+
+
+def _problems(part: Part, now: datetime) -> list[tuple[str, str]]:
+    problems = [(code, message) for code, message in part.found.problems]
+    modified = _modified(part)
+    if part.found.state == "incomplete" and modified and timedelta() <= now - modified < _FRESH:
+        age = int((now - modified).total_seconds())
+        problems.append(("in-progress", f"its files changed {age} s ago: the save may still be going on"))
+    return problems
+
+
+def _modified(part: Part) -> datetime | None:
+    modified = part.modified
+    # An object store's marks of change are no times; those of a file system are of this century.
+    return datetime.fromtimestamp(modified / 1e9, UTC) if modified > 0 else None
+
+
+def _count(saves: Sequence[Save]) -> str:
+    return "1 save" if len(saves) == 1 else f"{len(saves)} saves"

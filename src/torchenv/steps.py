@@ -1,0 +1,70 @@
+"""Where in a training run a save stands, told by its name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+# step-100, global_step100, iter_0000100, checkpoint-500, epoch=3-step=100.ckpt
+_SAID = re.compile(
+    r"(?<![a-z])(global[-_]?step|step|iteration|iter|checkpoint|ckpt|epoch)[-_=]?(\d+)", re.IGNORECASE
+)
+# 1000, 1000.pt
+_BARE = re.compile(r"(\d+)(\.[a-z]\w*)?")
+# model_1000.pt
+_LAST = re.compile(r".*[-_](\d+)(\.[a-z]\w*)?")
+# step-100-for-2.14: a downgraded copy is of the step of its original
+_COPY = re.compile(r"-for-\d[\d.]*$")
+
+
+class Standing(NamedTuple):
+    """Which part of a path names the save, by its index, and the step it tells; None: it tells none."""
+
+    part: int
+    step: int | None
+
+
+def standing(parts: Sequence[str], first: int = 0) -> Standing:
+    """Find the part of a checkpoint's path that names its save; none before `first` is asked.
+
+    A save may hold several checkpoints, as checkpoint-500/optimizer.pt, so the innermost part that says
+    `step`, `checkpoint` or the like counts, and only without one the last part's own number.
+    """
+    last = len(parts) - 1
+    for part in range(last, first - 1, -1):
+        if (step := _said(parts[part])) is not None:
+            return Standing(part, step)
+    for part in range(last, first - 1, -1):
+        if match := _BARE.fullmatch(_original(parts[part])):
+            return Standing(part, int(match[1]))
+    match = _LAST.fullmatch(_original(parts[last]))
+    return Standing(last, int(match[1]) if match else None)
+
+
+def step_of(name: str) -> int | None:
+    """Tell the step by the name of a save alone."""
+    return standing([name]).step
+
+
+def is_copy(name: str) -> bool:
+    """Whether a save is by its name a downgraded copy of another."""
+    return _COPY.search(name) is not None
+
+
+def behind(newest: str | None, readable: str | None) -> int | None:
+    """Say how many steps one save lies behind another; None where their names do not tell."""
+    if newest is None or readable is None:
+        return None
+    ahead, back = step_of(newest), step_of(readable)
+    return None if ahead is None or back is None else ahead - back
+
+
+def _original(name: str) -> str:
+    return _COPY.sub("", name)
+
+
+def _said(name: str) -> int | None:
+    found = _SAID.findall(name)
+    # Of epoch=3-step=100 it is the step that orders the saves.
+    return int(max(found, key=lambda match: match[0].lower() != "epoch")[1]) if found else None

@@ -1,0 +1,125 @@
+"""A kept checkpoint is proven untouched, and nothing that alone can read it is removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.checkpoints import contents, save
+from tests.support.workspace import Workspace
+
+from torchenv.actions.lifeboat import Change, Keeping, keep, release, verify
+from torchenv.actions.remove import needed
+from torchenv.errors import InputError, NothingSuits, WorkspaceError
+
+
+def kept(workspace: Workspace, path: Path, *, copy: bool = False) -> Keeping:
+    return keep(str(path), workspace.store, copy=copy, system="linux", progress=lambda *_: None)
+
+
+def changes(workspace: Workspace, *paths: Path) -> tuple[Change, ...]:
+    return verify(tuple(map(str, paths)), workspace.store, lambda *_: None)[1]
+
+
+def test_a_kept_checkpoint_is_recorded_with_who_reads_it(workspace: Workspace) -> None:
+    old = workspace.adopted(workspace.directory / "old")
+    new = workspace.built()
+    step_100 = save(workspace.directory / "runs" / "a" / "step-100", "dcp-2.14.1")
+    step_200 = save(workspace.directory / "runs" / "a" / "step-200", "dcp-2.15.0")
+
+    first, second = kept(workspace, step_100), kept(workspace, step_200)
+
+    assert (first.kept.path, first.kept.readable_by) == ("runs/a/step-100", (old.number, new.number))
+    assert (second.kept.path, second.kept.readable_by) == ("runs/a/step-200", (new.number,))
+    assert (first.files, first.kept.copy) == (2, None)
+    assert workspace.store.read().kept == (first.kept, second.kept)
+
+
+def test_the_environment_that_alone_reads_a_kept_checkpoint_is_needed(workspace: Workspace) -> None:
+    workspace.adopted(workspace.directory / "old")
+    new = workspace.built()
+    path = save(workspace.directory / "runs" / "a" / "step-200", "dcp-2.15.0")
+    assert needed(new, workspace.store.read(), workspace.store) is None
+
+    kept(workspace, path)
+    why = needed(new, workspace.store.read(), workspace.store)
+    assert why == "nothing else can read the kept checkpoint runs/a/step-200"
+
+    release(str(path), workspace.store)
+    assert needed(new, workspace.store.read(), workspace.store) is None
+
+
+def test_what_was_kept_is_proven_untouched_or_each_change_is_named(workspace: Workspace) -> None:
+    path = save(workspace.directory / "runs" / "a" / "step-100", "dcp-2.14.1")
+    kept(workspace, path)
+    assert changes(workspace) == ()
+
+    shard = path / "__0_0.distcp"
+    shard.write_bytes(shard.read_bytes()[:-1] + b"\x01")
+    (path / "notes").write_text("a note")
+    (path / ".metadata").unlink()
+    assert changes(workspace, path) == (
+        Change("runs/a/step-100", ".metadata", "missing"),
+        Change("runs/a/step-100", "__0_0.distcp", "changed"),
+        Change("runs/a/step-100", "notes", "added"),
+    )
+
+
+def test_a_kept_checkpoint_that_is_gone_is_missing(workspace: Workspace) -> None:
+    path = save(workspace.directory / "runs" / "a" / "step-100", "dcp-2.14.1")
+    kept(workspace, path)
+    path.rename(path.with_name("elsewhere"))
+    assert changes(workspace) == (Change("runs/a/step-100", "", "missing"),)
+
+
+def test_a_copy_in_the_workspace_outlives_the_original(workspace: Workspace) -> None:
+    path = save(workspace.directory / "runs" / "a" / "step-100", "dcp-2.14.1")
+    before = contents(path)
+    keeping = kept(workspace, path, copy=True)
+    assert keeping.kept.copy is not None
+    copy = workspace.directory / keeping.kept.copy
+    assert contents(copy) == before == contents(path)
+
+    for each in path.iterdir():
+        each.unlink()
+    path.rmdir()
+    assert contents(copy) == before
+    assert changes(workspace) == (Change("runs/a/step-100", "", "missing"),)
+
+
+def test_keeping_again_records_what_is_there_now(workspace: Workspace) -> None:
+    path = save(workspace.directory / "runs" / "a" / "step-100", "dcp-2.14.1")
+    kept(workspace, path)
+    (path / "notes").write_text("a note")
+    again = kept(workspace, path)
+    assert workspace.store.read().kept == (again.kept,)
+    assert changes(workspace) == ()
+
+
+def test_only_a_complete_checkpoint_can_be_kept(workspace: Workspace) -> None:
+    path = save(workspace.directory / "runs" / "a" / "step-100", "dcp-nometa")
+    with pytest.raises(NothingSuits) as raised:
+        kept(workspace, path)
+    assert str(raised.value) == f"{path} cannot be kept: no .metadata: the save did not finish"
+    (workspace.directory / "empty").mkdir()
+    with pytest.raises(InputError) as wrong:
+        kept(workspace, workspace.directory / "empty")
+    assert str(wrong.value) == f"{workspace.directory}/empty holds no checkpoint"
+
+
+def test_a_list_of_files_that_someone_edited_proves_nothing(workspace: Workspace) -> None:
+    path = save(workspace.directory / "runs" / "a" / "step-100", "dcp-2.14.1")
+    digest = kept(workspace, path).kept.digest or ""
+    listing = workspace.store.kept_path(digest)
+    listing.write_text(listing.read_text().replace('"bytes": ', '"bytes": 1'))
+    with pytest.raises(WorkspaceError) as raised:
+        changes(workspace)
+    assert str(raised.value) == f"{listing} is not the list that was made of runs/a/step-100"
+
+
+def test_what_is_not_kept_cannot_be_verified_or_released(workspace: Workspace) -> None:
+    path = str(workspace.directory / "runs" / "b")
+    for act in (lambda: changes(workspace, Path(path)), lambda: release(path, workspace.store)):
+        with pytest.raises(InputError) as raised:
+            act()
+        assert str(raised.value) == "runs/b is not kept"

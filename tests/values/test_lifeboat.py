@@ -1,0 +1,86 @@
+"""What the record says of training runs and of kept checkpoints, in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from torchenv.lifeboat import Lifeboat, advice, newest_lifeboat, told
+from torchenv.manifest import Manifest
+from torchenv.record import BasePython, Environment, Kept, Kind, Run, State
+
+NOW = datetime(2026, 11, 30, 8, tzinfo=UTC)
+OLD = Environment(
+    number=1,
+    name="2.14.1-cu126-py3.11",
+    kind=Kind.ADOPTED,
+    state=State.READY,
+    path="/old",
+    python=BasePython("3.11.7", "/usr/bin/python3.11"),
+    torch="2.14.1+cu126",
+    created=NOW,
+)
+RUN = Run(
+    path="runs/a",
+    newest="step-200",
+    newest_readable={1: "step-100", 2: "step-200"},
+    needs="2.15",
+    downgrades_for=(1,),
+)
+
+
+def kept(path: str, days: int, *numbers: int) -> Kept:
+    return Kept(path=path, digest="sha256:0", readable_by=numbers, saved=NOW - timedelta(days=days))
+
+
+def test_what_an_environment_cannot_read_is_told_with_the_way_out() -> None:
+    assert list(told(RUN, OLD)) == [
+        (
+            "runs/a: step-200 cannot be read by environment 1 (2.14.1-cu126-py3.11) (it needs torch 2.15);"
+            " step-100 is the newest that can, 100 steps behind"
+        ),
+        "  `torchenv checkpoints downgrade runs/a/step-200 --for 2.14` makes a copy that can",
+    ]
+
+
+def test_nothing_is_told_where_the_newest_can_be_read_or_a_copy_of_it() -> None:
+    assert list(told(RUN, replace(OLD, number=2))) == []
+    copied = replace(RUN, newest_readable={1: "step-200-for-2.14"})
+    assert list(told(copied, OLD)) == []
+
+
+def test_a_run_of_which_nothing_can_be_read_is_told_so() -> None:
+    (line,) = told(replace(RUN, newest_readable={}, downgrades_for=()), OLD)
+    assert line == (
+        "runs/a: step-200 cannot be read by environment 1 (2.14.1-cu126-py3.11) (it needs torch 2.15);"
+        " none of the run can"
+    )
+
+
+def test_newer_saves_that_are_broken_are_named() -> None:
+    run = replace(RUN, newest_readable={1: "step-200"}, broken=("step-300",))
+    assert list(told(run, OLD)) == ["runs/a: not complete and newer: step-300"]
+
+
+def test_the_newest_lifeboat_is_the_one_that_the_environment_reads() -> None:
+    manifest = Manifest(kept=(kept("a", 9, 1), kept("b", 3, 1, 2), kept("c", 1, 2)))
+    assert newest_lifeboat(manifest, 1) == Lifeboat(path="b", saved=NOW - timedelta(days=3))
+    assert newest_lifeboat(manifest, 3) is None
+
+
+def test_a_distributed_training_is_advised_to_keep_a_checkpoint_that_can_be_fallen_back_on() -> None:
+    manifest = Manifest(next_number=2, current=1, environments=(OLD,))
+    week = timedelta(days=7)
+    assert advice(manifest, week, NOW) == (
+        "no kept checkpoint is readable by environment 1 (2.14.1-cu126-py3.11):"
+        " keep one with `torchenv checkpoints keep` before new ones are written"
+    )
+    assert advice(manifest.keep(kept("runs/a/step-100", 3, 1)), week, NOW) is None
+    assert advice(manifest.keep(kept("runs/a/step-100", 9, 1)), None, NOW) is None
+    assert advice(manifest.keep(kept("runs/a/step-100", 9, 1)), week, NOW) == (
+        "the newest kept checkpoint that environment 1 (2.14.1-cu126-py3.11) reads, runs/a/step-100,"
+        " is 9 days old: the profile asks for one of at most 7 days"
+    )
+    assert advice(Manifest(), week, NOW) == (
+        "no checkpoint is kept to fall back on: keep one with `torchenv checkpoints keep`"
+    )
