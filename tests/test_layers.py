@@ -18,7 +18,7 @@ LAYERS = (
     ("errors",),
     # values
     ("tables",),
-    ("garbage", "host", "lock", "record", "settings", "steps"),
+    ("garbage", "host", "lock", "lockset", "record", "settings", "steps"),
     ("manifest",),
     ("lifeboat",),
     # inputs
@@ -29,7 +29,8 @@ LAYERS = (
     ("file_lock", "network", "orphans"),
     ("lease", "process"),
     # ports: the disk, the machine, the network, other tools
-    ("disk", "environments", "identity", "indexes", "resources", "running"),
+    ("file_lock", "network"),
+    ("disk", "environments", "identity", "indexes", "lease", "resources", "running"),
     ("fingerprint", "isolation", "packages", "probe", "store"),
     ("installers", "integrity", "places"),
     ("scan",),
