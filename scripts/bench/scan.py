@@ -3,8 +3,7 @@
     python scripts/bench/scan.py [DIRECTORY]
 
 The tree is made in DIRECTORY, or in a temporary one: ten runs of 1,000 saves, each with a `.metadata` and two
-shards. The second scan is the measured one: by the command, by the action without Python's start, and a
-rollback in the same workspace against `torchenv --version`.
+shards. The second scan is the measured one: by the action, and by the whole command with Python's start.
 """
 
 from __future__ import annotations

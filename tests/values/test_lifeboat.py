@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from torchenv.lifeboat import Lifeboat, advice, newest_lifeboat, told
+from packaging.version import Version
+
+from torchenv.lifeboat import newest_kept, out_of_reach, told
 from torchenv.manifest import Manifest
 from torchenv.record import BasePython, Environment, Kept, Kind, Run, State
 
@@ -62,25 +64,16 @@ def test_newer_saves_that_are_broken_are_named() -> None:
     assert list(told(run, OLD)) == ["runs/a: not complete and newer: step-300"]
 
 
-def test_the_newest_lifeboat_is_the_one_that_the_environment_reads() -> None:
+def test_the_newest_lifeboat_is_the_one_that_the_environment_in_use_reads() -> None:
     manifest = Manifest(kept=(kept("a", 9, 1), kept("b", 3, 1, 2), kept("c", 1, 2)))
-    assert newest_lifeboat(manifest, 1) == Lifeboat(path="b", saved=NOW - timedelta(days=3))
-    assert newest_lifeboat(manifest, 3) is None
+    assert newest_kept(replace(manifest, current=1)) == kept("b", 3, 1, 2)
+    assert newest_kept(replace(manifest, current=3)) is None
 
 
-def test_a_distributed_training_is_advised_to_keep_a_checkpoint_that_can_be_fallen_back_on() -> None:
-    manifest = Manifest(next_number=2, current=1, environments=(OLD,))
-    week = timedelta(days=7)
-    assert advice(manifest, week, NOW) == (
-        "no kept checkpoint is readable by environment 1 (2.14.1-cu126-py3.11):"
-        " keep one with `torchenv checkpoints keep` before new ones are written"
-    )
-    assert advice(manifest.keep(kept("runs/a/step-100", 3, 1)), week, NOW) is None
-    assert advice(manifest.keep(kept("runs/a/step-100", 9, 1)), None, NOW) is None
-    assert advice(manifest.keep(kept("runs/a/step-100", 9, 1)), week, NOW) == (
-        "the newest kept checkpoint that environment 1 (2.14.1-cu126-py3.11) reads, runs/a/step-100,"
-        " is 9 days old: the profile asks for one of at most 7 days"
-    )
-    assert advice(Manifest(), week, NOW) == (
-        "no checkpoint is kept to fall back on: keep one with `torchenv checkpoints keep`"
-    )
+def test_a_plan_that_ends_on_an_old_torch_is_told_what_that_cannot_read() -> None:
+    # Case 33.
+    manifest = Manifest(runs=(RUN, replace(RUN, path="runs/b", needs="2.4"), Run(path="runs/c")))
+    assert out_of_reach(manifest, Version("2.14.1")) == [
+        "runs/a: step-200 needs torch 2.15, and torch 2.14.1 cannot read it"
+    ]
+    assert out_of_reach(manifest, Version("2.15.0")) == []

@@ -11,10 +11,10 @@ from torchenv.errors import InputError, WorkspaceError
 from torchenv.garbage import no_garbage_collection
 from torchenv.manifest import Manifest
 from torchenv.places import Place, is_remote
-from torchenv.record import Environment, Kept, Run
+from torchenv.record import Kept, Run
 from torchenv.scan import scan
 from torchenv.scan.index import Found, Index
-from torchenv.scan.runs import Judge, Save, Saves, run_line, runs_of
+from torchenv.scan.runs import Judge, Saves, run_line, runs_of
 from torchenv.store import Store
 
 Say = Callable[[str], None]
@@ -110,11 +110,6 @@ def read_index(store: Store) -> Index | None:
         return Index.from_json(store.index_path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         return None
-
-
-def unread_newer(run: Saves, judge: Judge, environment: Environment) -> list[Save]:
-    """Give the complete saves that an environment cannot read, the oldest first."""
-    return [save for save in run.saves if save.complete and judge.of_save(save, environment) == "unreadable"]
 
 
 def roots_of(named: Sequence[str], profile_roots: Sequence[str], cwd: Path, beside: Path) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torchenv.installers import Installer
     from torchenv.installers.inherited import Inherited
     from torchenv.network import Network
-    from torchenv.plan import Plan
+    from torchenv.plan import Known, Lifeboat, Plan
     from torchenv.process import Programs, Runner
     from torchenv.profile import Profile
     from torchenv.record import Environment
@@ -327,21 +327,36 @@ class Context:
 
         return lambda environment: irreplaceable(environment, self.store, self.head, self.say)
 
-    def with_lifeboat(self, plan: Plan) -> Plan:
-        """Add to the advice of a plan what is to be kept first, where the profile is of distributed training.
+    def known(self, findings: Mapping[str, int] | None = None) -> Known:
+        """Gather what weighs in the advice alone; `findings` counts those of an audit by severity."""
+        from torchenv.plan import Known
 
-        A plan that changes nothing, and a machine on which nothing is in use, have nothing to fall back to.
-        """
-        wanted = self.profile.checkpoints
-        new = plan.build is not None and plan.advice.verdict != "stay"
-        if not wanted.distributed or not new or self.host.active is None:
-            return plan
-        from torchenv.lifeboat import advice
+        checkpoints = self.profile.checkpoints
+        return Known(
+            lifeboat=self._lifeboat() if checkpoints.distributed else None,
+            oldest_lifeboat=checkpoints.lifeboat_max_age,
+            findings=findings or {},
+        )
 
-        said = advice(self.store.read(), wanted.lifeboat_max_age, self.now())
-        if said is None:
+    def warned(self, plan: Plan) -> Plan:
+        """Add to the warnings of a plan which checkpoints its torch cannot read."""
+        from torchenv.lifeboat import out_of_reach
+        from torchenv.plan.values import Remark
+
+        if plan.build is None:
             return plan
-        return replace(plan, advice=replace(plan.advice, reasons=(*plan.advice.reasons, said)))
+        lost = out_of_reach(self.store.read(), plan.build.release.version)
+        remarks = (Remark("checkpoints-out-of-reach", each) for each in lost)
+        return replace(plan, warnings=(*plan.warnings, *remarks))
+
+    def _lifeboat(self) -> Lifeboat | None:
+        from torchenv.lifeboat import newest_kept
+        from torchenv.plan import Lifeboat
+
+        kept = newest_kept(self.store.read())
+        if kept is None or kept.saved is None:
+            return None
+        return Lifeboat(kept.path, max(self.now() - kept.saved, timedelta()))
 
     @property
     def system(self) -> str:

@@ -30,14 +30,18 @@ def options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace, context: Context) -> int:
     """Gather, decide, apply, report."""
-    from torchenv.render.plan import decision_text, refusal_text
+    from torchenv.render.plan import advice_text, decision_text, refusal_text
 
     host = context.host if arguments.dry_run else _host(context)
     model = like(context)
     along = carried(context, model)
-    question = Question(host=host, wish=_wish(context, along, host), catalogue=context.catalogue)
-    plan = context.with_lifeboat(_decided(question, context))
+    question = Question(
+        host=host, wish=_wish(context, along, host), catalogue=context.catalogue, known=context.known()
+    )
+    plan = context.warned(_decided(question, context))
     context.say(decision_text(plan) if plan.build else refusal_text(plan))
+    if context.profile.checkpoints.distributed and plan.build is not None:
+        context.say(advice_text(plan))
     if arguments.json and (arguments.dry_run or plan.build is None):
         context.print_json(plan.to_document())
     if plan.build is None:

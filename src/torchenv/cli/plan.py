@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from datetime import UTC, datetime, timedelta
+from collections import Counter
 
 from torchenv.cli.context import Context
 from torchenv.cli.options import add_choice, wish
 from torchenv.errors import NothingSuits
-from torchenv.plan import Known, Lifeboat, Outcome, Question, Wish, resolve
+from torchenv.plan import Outcome, Question, Wish, resolve
 
 
 def options(parser: ArgumentParser) -> None:
@@ -27,14 +27,14 @@ def run(arguments: Namespace, context: Context) -> int:
     if arguments.host and len(arguments.host) > 1:
         return _of_fleet(asked, context)
     question = Question(
-        host=context.host, wish=asked, catalogue=context.catalogue, known=_known(arguments, context)
+        host=context.host, wish=asked, catalogue=context.catalogue, known=context.known(_findings(arguments))
     )
     plan = resolve(question)
     if arguments.online:
         from torchenv.actions.ask_index import asked_again
 
         plan = asked_again(plan, question, context.fetch, context.run, pythons=context.pythons)
-    plan = context.with_lifeboat(plan)
+    plan = context.warned(plan)
     if arguments.json:
         context.print_json(plan.to_document())
     else:
@@ -57,31 +57,11 @@ def _of_fleet(asked: Wish, context: Context) -> int:
     return NothingSuits.exit_code if found.left_out else 0
 
 
-def _known(arguments: Namespace, context: Context) -> Known:
-    """Gather what weighs in the advice alone."""
-    from collections import Counter
-
+def _findings(arguments: Namespace) -> Counter[str]:
+    """Count what an audit of the paths finds, by severity."""
     findings: Counter[str] = Counter()
     if arguments.audit:
         from torchenv.cli.audit import audited
 
         findings.update(str(each.severity) for each in audited(arguments.audit).findings)
-    checkpoints = context.profile.checkpoints
-    return Known(
-        lifeboat=_lifeboat(context) if checkpoints.distributed else None,
-        oldest_lifeboat=checkpoints.lifeboat_max_age,
-        findings=findings,
-    )
-
-
-def _lifeboat(context: Context) -> Lifeboat | None:
-    """Find the newest kept checkpoint that the environment in use reads."""
-    manifest = context.store.read()
-    place = context.project or context.cwd
-    kept = [each.path for each in manifest.kept if manifest.current in each.readable_by]
-    times = {each: (place / each).stat().st_mtime for each in kept if (place / each).exists()}
-    if not times:
-        return None
-    newest = max(times, key=lambda each: times[each])
-    saved = datetime.fromtimestamp(times[newest], UTC)
-    return Lifeboat(newest, max(context.now() - saved, timedelta(0)))
+    return findings

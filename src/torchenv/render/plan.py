@@ -17,6 +17,11 @@ def decision_text(plan: Plan) -> str:
     return "\n".join((*_decision(plan), *_warnings(plan)))
 
 
+def advice_text(plan: Plan) -> str:
+    """Tell the advice alone."""
+    return f"advice: {plan.advice.verdict}" + _because(plan.advice.reasons)
+
+
 def refusal_text(plan: Plan) -> str:
     """Tell what stands around a refusal, whose reason and remedy the error itself says."""
     return "\n".join((*_devices(plan), *_warnings(plan), *_passed_over(plan)))
@@ -26,7 +31,7 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield from _decision(plan)
     yield from _warnings(plan)
     if plan.build is not None:
-        yield f"advice: {plan.advice.verdict}" + _because(plan.advice.reasons)
+        yield advice_text(plan)
         yield f"with pip alone: {pip_command(plan.build)}"
     yield from _passed_over(plan)
     if plan.pythons:

@@ -1,0 +1,186 @@
+"""Checkpoints, a rollback and `run --write-for` as a shell sees them: what is printed, and which code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.checkpoints.support import archive, call
+from tests.support.checkpoints import contents, save
+from tests.support.terminal import Terminal
+from tests.support.workspace import write_venv
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Terminal:
+    """A shell in a project with torch 2.14.1 as environment 1, 2.15.0 as 2 and in use, and a run."""
+    terminal = Terminal.within(tmp_path)
+    for torch in ("2.14.1+cu126", "2.15.0+cu132"):
+        write_venv(tmp_path / torch, {"torch": torch})
+        assert terminal.type("adopt", tmp_path / torch).code == 0
+    assert terminal.type("use", "2").code == 0
+    (terminal.cwd / "torchenv.toml").write_text('schema = 1\n[checkpoints]\nroots = ["runs"]\n')
+    save(terminal.cwd / "runs" / "a" / "step-100", "dcp-2.14.1")
+    save(terminal.cwd / "runs" / "a" / "step-200", "dcp-2.15.0")
+    return terminal
+
+
+def test_a_scan_is_told_to_programs_as_the_contract_says(terminal: Terminal) -> None:
+    ended = terminal.type("checkpoints", "scan", "--json")
+    assert ended.code == 0
+    assert (ended.json["schema"], ended.json["roots"]) == ("torchenv.checkpoints/1", ["runs"])
+    old, new = ended.json["checkpoints"]
+    assert old["environments"] == {"1": "readable", "2": "readable"}
+    assert {key: new[key] for key in new if key not in {"modified", "reader", "bytes", "weights_only"}} == {
+        "path": "runs/a/step-200",
+        "format": "dcp",
+        "state": "complete",
+        "problems": [],
+        "tensors": 1,
+        "foreign": [],
+        "step": 200,
+        "run": "runs/a",
+        "kept": False,
+        "environments": {"1": "unreadable", "2": "readable"},
+    }
+    assert new["reader"]["torch_min"] == "2.15"
+    assert new["modified"].endswith("Z")
+
+
+def test_a_scan_tells_people_who_reads_what_and_list_repeats_it(terminal: Terminal) -> None:
+    save(terminal.cwd / "runs" / "a" / "step-300", "dcp-truncmeta")
+    name = terminal.type("list", "--json").json["environments"]
+    first, second = (f"{each['number']} ({each['name']})" for each in name)
+    assert terminal.type("checkpoints", "scan").out.splitlines() == [
+        "runs/a: 3 saves, newest complete: step-200",
+        (
+            f"  runs/a: step-200 cannot be read by environment {first} (it needs torch 2.15);"
+            " step-100 is the newest that can, 100 steps behind"
+        ),
+        "    `torchenv checkpoints downgrade runs/a/step-200 --for 2.14` makes a copy that can",
+        f"  environment {second} reads it",
+        "  runs/a/step-300: corrupt: .metadata: the pickle ends inside a frame",
+    ]
+    assert terminal.type("list").out.splitlines()[-3:] == [
+        "runs/a: newest checkpoint step-200",
+        "  environment 1 reads step-100, 100 steps behind",
+        "  environment 2 reads step-200",
+    ]
+    assert "checkpoints: runs/a: step-200 cannot be read" in terminal.type("show", "1").out
+    assert terminal.type("show", "1", "--json").json["checkpoints"] == [
+        {"run": "runs/a", "newest": "step-200", "newest_readable": "step-100", "steps_behind": 100}
+    ]
+
+
+@pytest.mark.parametrize("action", ["scan", "show"])
+def test_names_that_could_run_code_are_named_and_the_code_is_1(terminal: Terminal, action: str) -> None:
+    # Case 35.
+    hostile = terminal.cwd / "hostile"
+    hostile.mkdir()
+    for name, module, function in (
+        ("canary_os.pt", "os", "system"),
+        ("canary_torch.pt", "torch.utils.collect_env", "run"),
+    ):
+        (hostile / name).write_bytes(archive(call(module, function, "touch CANARY_UNPICKLED")))
+    ended = terminal.type("checkpoints", action, "hostile")
+    assert ended.code == 1
+    assert "os.system" in ended.out
+    assert "torch.utils.collect_env.run" in ended.out
+    assert "add_safe_globals" not in ended.out + ended.err
+    assert not list(terminal.cwd.rglob("CANARY*"))
+
+
+def test_a_rollback_warns_and_copies_along(terminal: Terminal) -> None:
+    # Case 33.
+    terminal.type("checkpoints", "scan")
+    before = contents(terminal.cwd / "runs")
+    ended = terminal.type("rollback", "--with-checkpoints")
+    assert ended.code == 0
+    assert "step-200 cannot be read by environment 1" in ended.err
+    assert "it needs torch 2.15" in ended.err
+    copy = terminal.cwd / "runs" / "a" / "step-200-for-2.14"
+    assert f"{copy}: made from {terminal.cwd}/runs/a/step-200, which is as it was" in ended.out
+    after = contents(terminal.cwd / "runs")
+    assert {name: each for name, each in after.items() if "-for-" not in name} == before
+    again = terminal.type("use", "2")
+    assert again.code == 0
+    back = terminal.type("rollback", "--json")
+    assert back.err == ""
+    assert back.json["checkpoints"] == [
+        {
+            "run": "runs/a",
+            "newest_readable": "runs/a/step-200-for-2.14",
+            "steps_behind": 0,
+            "unreadable": ["runs/a/step-200"],
+            "downgradable": ["runs/a/step-200"],
+        }
+    ]
+
+
+def test_who_is_asked_before_a_rollback_has_read_the_warning(terminal: Terminal) -> None:
+    terminal.type("checkpoints", "scan")
+    ended = terminal.type("rollback", "--ask")
+    said = ended.err.splitlines()
+    assert "step-200 cannot be read" in said[0]
+    assert said[-2].startswith("switch back to environment 1")
+    assert terminal.type("list", "--json").json["current"] == 2
+
+
+def test_keep_verify_and_release(terminal: Terminal) -> None:
+    step = Path("runs") / "a" / "step-100"
+    kept = terminal.type("checkpoints", "keep", step)
+    assert kept.code == 0
+    assert kept.out.startswith("runs/a/step-100 is kept: 2 files, ")
+    assert terminal.type("checkpoints", "verify").out == "runs/a/step-100: untouched\n"
+    (terminal.cwd / step / "__0_0.distcp").write_bytes(b"")
+    changed = terminal.type("checkpoints", "verify")
+    assert (changed.code, changed.out) == (1, "runs/a/step-100/__0_0.distcp: changed\n")
+    assert terminal.type("checkpoints", "verify", "--json").json["changes"] == [
+        {"path": "runs/a/step-100", "file": "__0_0.distcp", "what": "changed"}
+    ]
+    assert terminal.type("checkpoints", "keep", "--release", step).code == 0
+    assert terminal.type("checkpoints", "verify").code == 0
+
+
+def test_a_downgrade_says_what_it_made_or_why_it_made_nothing(terminal: Terminal) -> None:
+    made = terminal.type("checkpoints", "downgrade", "runs/a/step-200", "--for", "2.14", "--json")
+    assert made.code == 0
+    (copy,) = made.json["copies"]
+    assert (Path(copy["copy"]).name, copy["made"], copy["files"]) == ("step-200-for-2.14", True, 1)
+    again = terminal.type("checkpoints", "downgrade", "runs", "--for", "2.14", "--newest")
+    assert (again.code, again.out) == (
+        0,
+        f"{terminal.cwd}/runs/a/step-200: nothing to do, the copy is there already\n",
+    )
+    refused = terminal.type("checkpoints", "downgrade", "runs/a/step-200", "--for", "2.3")
+    assert refused.code == 3
+    assert "torch 2.3 would not read a copy" in refused.err
+
+
+def test_writing_for_an_older_torch_is_said_once_and_reaches_the_command(terminal: Terminal) -> None:
+    code = "import os; print(os.environ.get('TORCHENV_WRITE_FOR'))"
+    ended = terminal.type("run", "--write-for", "2.14", "--", "python", "-c", code)
+    assert (ended.code, ended.out) == (0, "2.14\n")
+    assert ended.err == "distributed checkpoints are written for torch 2.14 here: without strides\n"
+    with (terminal.cwd / "torchenv.toml").open("a") as profile:
+        profile.write('write-for = "2.14"\n')
+    assert terminal.type("run", "--", "python", "-c", code).out == "2.14\n"
+    assert terminal.type("run", "-e", "1", "--", "python", "-c", code).out == "None\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["scan", "none"], 2, "none is not there"),
+        (["keep", "none"], 2, "none is not there"),
+        (["downgrade", "none", "--for", "2.14"], 2, "none is not there"),
+        (["downgrade", "runs/a/step-200", "--for", "old"], 2, "'old' is not a version of torch"),
+        (["downgrade", "runs/a/step-200"], 2, "--for"),
+        (["show"], 5, "there is no index of checkpoints"),
+        (["scam"], 2, "invalid choice: 'scam'"),
+    ],
+)
+def test_a_mistake_is_named(terminal: Terminal, words: list[str], code: int, said: str) -> None:
+    ended = terminal.type("checkpoints", *words)
+    assert ended.code == code
+    assert said in ended.err

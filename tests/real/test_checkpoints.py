@@ -1,0 +1,200 @@
+"""The real thing: what torch 2.15.0 saves, 2.14.1 reads once it is downgraded, or was written so."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.real
+
+KINDS = ("plain", "optimizer", "async", "fsdp2")
+
+# Saves one kind of checkpoint, and its whole tensors as plain torch.save does, which both releases read; or
+# loads it into zeros and compares each value with these.
+PROGRAM = """
+import os, sys
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import get_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+
+what, kind, directory = sys.argv[1:]
+ranks = int(os.environ.get("WORLD_SIZE", 1))
+if ranks > 1:
+    dist.init_process_group("gloo")
+
+
+def trained():
+    model = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Linear(5, 3))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.arange(parameter.numel(), dtype=torch.float32).reshape(parameter.shape) / 7)
+    if kind == "fsdp2" and ranks > 1:
+        fully_shard(model, mesh=init_device_mesh("cpu", (ranks,)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    model(torch.ones(2, 6)).sum().backward()
+    optimizer.step()
+    return model, optimizer
+
+
+def state():
+    if kind in ("plain", "async"):
+        return {
+            "weight": torch.arange(12.0).reshape(3, 4),
+            "turned": torch.arange(12.0).reshape(3, 4).t(),
+            "half": torch.arange(5).to(torch.bfloat16),
+            "nested": {"flags": torch.tensor([True, False]), "scalar": torch.tensor(7)},
+        }
+    model, optimizer = trained()
+    model_state, optimizer_state = get_state_dict(model, optimizer)
+    return {"model": model_state, "optimizer": optimizer_state}
+
+
+def whole(values):
+    if isinstance(values, dict):
+        return {key: whole(each) for key, each in values.items()}
+    return values.full_tensor() if isinstance(values, DTensor) else values
+
+
+def zeros(values):
+    if isinstance(values, dict):
+        return {key: zeros(each) for key, each in values.items()}
+    return torch.zeros_like(values) if isinstance(values, torch.Tensor) else values
+
+
+def tensors(values, name=""):
+    if isinstance(values, dict):
+        for key, each in values.items():
+            yield from tensors(each, f"{name}.{key}")
+    elif isinstance(values, torch.Tensor):
+        yield name, values
+
+
+expected = f"{directory}.expected"
+if what == "save":
+    os.makedirs(os.path.dirname(directory), exist_ok=True)
+    values = state()
+    full = whole(values)
+    if not dist.is_initialized() or dist.get_rank() == 0:
+        torch.save(full, expected)
+    if kind == "async":
+        dcp.async_save(values, checkpoint_id=directory).result()
+    else:
+        dcp.save(values, checkpoint_id=directory)
+else:
+    # One process reads what several wrote, into whole tensors.
+    values = zeros(torch.load(expected) if ranks == 1 else state())
+    dcp.load(values, checkpoint_id=directory)
+    found, wanted = dict(tensors(whole(values))), dict(tensors(torch.load(expected)))
+    assert found.keys() == wanted.keys() and found
+    wrong = [name for name in wanted if not torch.equal(found[name], wanted[name])]
+    assert not wrong, wrong
+    assert any(each.count_nonzero() for each in wanted.values())
+print("WELL", torch.__version__)
+if dist.is_initialized():
+    dist.destroy_process_group()
+"""
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """A project with torch 2.14.1, and beside it 2.15.0 as torchenv makes it: environments 1 and 2."""
+
+    project: Path
+    workspace: Path
+    directory: Path
+
+    def torchenv(self, *words: str) -> subprocess.CompletedProcess[str]:
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("TORCHENV_")}
+        return subprocess.run(
+            [sys.executable, "-m", "torchenv", *words[:1], "--root", str(self.workspace), *words[1:]],
+            cwd=self.project,
+            env={**environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=1800,
+        )
+
+    def run(
+        self, number: int, what: str, kind: str, directory: Path, *, ranks: int, write_for: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        program = self.directory / "program.py"
+        program.write_text(PROGRAM)
+        words = ["-e", str(number), *(["--write-for", write_for] if write_for else []), "--"]
+        start = ["python", "-B"] if ranks == 1 else ["torchrun", f"--nproc-per-node={ranks}", "--standalone"]
+        return self.torchenv("run", *words, *start, str(program), what, kind, str(directory))
+
+    def save(self, kind: str, directory: Path, *, write_for: str | None = None) -> None:
+        ranks = 2 if kind == "fsdp2" else 1
+        done = self.run(2, "save", kind, directory, ranks=ranks, write_for=write_for)
+        assert "WELL 2.15.0" in done.stdout, done.stderr
+        if write_for:
+            assert done.stderr.count("distributed checkpoints are written for torch 2.14 here") == 1
+
+    def loads(self, number: int, kind: str, directory: Path, *, ranks: int = 1) -> bool:
+        done = self.run(number, "load", kind, directory, ranks=ranks)
+        version = {1: "2.14.1", 2: "2.15.0"}[number]
+        return done.returncode == 0 and done.stdout.count(f"WELL {version}") == ranks
+
+
+@pytest.fixture(scope="module")
+def trainings(old_environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Trainings:
+    directory = tmp_path_factory.mktemp("checkpoints")
+    project = old_environment.parent
+    made = Trainings(project, directory / "workspace", directory)
+    profile = directory / "numpy.toml"
+    profile.write_text('schema = 1\nname = "numpy"\n[packages]\nrequirements = ["numpy"]\n')
+    done = made.torchenv("create", "2.15", "--profile", str(profile))
+    assert done.returncode == 0, done.stderr
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_2_15_saves_2_14_reads_once_it_is_downgraded(trainings: Trainings, kind: str) -> None:
+    saved = trainings.directory / "runs" / kind / "step-1"
+    trainings.save(kind, saved)
+    assert trainings.loads(2, kind, saved)
+    assert not trainings.loads(1, kind, saved)
+
+    down = trainings.torchenv("checkpoints", "downgrade", str(saved), "--for", "2.14", "--json")
+    assert down.returncode == 0, down.stderr
+    copy = Path(json.loads(down.stdout)["copies"][0]["copy"])
+    expected = copy.with_name(f"{copy.name}.expected")
+    expected.hardlink_to(saved.with_name(f"{saved.name}.expected"))
+
+    ranks = (1, 2) if kind == "fsdp2" else (1,)
+    for number in (1, 2):
+        for count in ranks:
+            assert trainings.loads(number, kind, copy, ranks=count), (number, count)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_written_for_2_14_needs_no_downgrade(trainings: Trainings, kind: str) -> None:
+    saved = trainings.directory / "written-for" / kind / "step-1"
+    trainings.save(kind, saved, write_for="2.14")
+    ranks = (1, 2) if kind == "fsdp2" else (1,)
+    for number in (1, 2):
+        for count in ranks:
+            assert trainings.loads(number, kind, saved, ranks=count), (number, count)
+    down = trainings.torchenv("checkpoints", "downgrade", str(saved), "--for", "2.14", "--json")
+    (copied,) = json.loads(down.stdout)["copies"]
+    assert (copied["made"], copied["why"]) == (False, "torch 2.14 reads it as it is")
+
+
+def test_a_scan_tells_who_reads_what_was_really_saved(trainings: Trainings) -> None:
+    saved = trainings.directory / "scanned" / "step-1"
+    trainings.save("plain", saved)
+    done = trainings.torchenv("checkpoints", "scan", "--json", str(saved.parent))
+    (found,) = [each for each in json.loads(done.stdout)["checkpoints"] if each["format"] == "dcp"]
+    assert found["reader"]["torch_min"] == "2.15"
+    assert found["environments"] == {"1": "unreadable", "2": "readable"}
