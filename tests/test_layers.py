@@ -22,15 +22,14 @@ LAYERS = (
     ("manifest",),
     ("lifeboat",),
     # inputs
-    ("audit", "catalogue", "checkpoints", "lockset", "profile"),
+    ("audit", "catalogue", "checkpoints", "profile"),
     # decision
     ("plan",),
     # programs
     ("file_lock", "network", "orphans"),
     ("lease", "process"),
     # ports: the disk, the machine, the network, other tools
-    ("file_lock", "network"),
-    ("disk", "environments", "identity", "indexes", "lease", "resources", "running"),
+    ("disk", "environments", "identity", "indexes", "resources", "running"),
     ("fingerprint", "isolation", "packages", "probe", "store"),
     ("installers", "integrity", "places"),
     ("scan",),
