@@ -18,7 +18,7 @@ LAYERS = (
     ("errors",),
     # values
     ("tables",),
-    ("garbage", "host", "lock", "record", "settings", "steps"),
+    ("garbage", "host", "lock", "lockset", "record", "settings", "steps"),
     ("manifest",),
     ("lifeboat",),
     # inputs
@@ -26,8 +26,8 @@ LAYERS = (
     # decision
     ("plan",),
     # programs
-    ("orphans",),
-    ("process",),
+    ("file_lock", "network", "orphans"),
+    ("lease", "process"),
     # ports: the disk, the machine, the network, other tools
     ("disk", "environments", "identity", "indexes", "resources", "running"),
     ("fingerprint", "isolation", "packages", "probe", "store"),

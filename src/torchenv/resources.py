@@ -41,15 +41,15 @@ def catalogue(own: Path | None = None) -> Catalogue:
     Raises `InputError` where the file cannot be read or is not a catalogue.
     """
     # 28 ms, which a command that only needs its digest does not pay.
-    from torchenv.catalogue import SCHEMA, Catalogue
+    from torchenv.catalogue import SCHEMA, parse
 
     packaged = Table.from_toml(CATALOGUE.read_text(encoding="utf-8"), CATALOGUE.name)
     if own is None:
-        return Catalogue.parse(packaged)
+        return parse(packaged)
     document = Table.from_toml(_read(own), str(own))
     document.schema(SCHEMA, remedy=f"write `schema = {SCHEMA}` at its top")
     merged = laid_over(packaged.raw(), document.raw())
-    return Catalogue.parse(Table(merged, f"{own}, over the packaged {CATALOGUE.name}"))
+    return parse(Table(merged, f"{own}, over the packaged {CATALOGUE.name}"))
 
 
 def catalogue_digest(own: Path | None = None) -> str:

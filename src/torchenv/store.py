@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +19,10 @@ from torchenv.lease import Lease
 from torchenv.manifest import Manifest
 from torchenv.orphans import children_hold, end_orphans
 from torchenv.record import Environment, Kind
+
+# What a workspace holds, of which a stopped first run leaves a part, and what is left in any directory.
+_OF_A_WORKSPACE = frozenset({"current", "envs", "fingerprints", "lease", "lock", "locks", "plans", "trash"})
+_OF_NOBODY = frozenset({".DS_Store", ".gitignore"})
 
 Say = Callable[[str], None]
 
@@ -105,9 +110,9 @@ class Store:
         A new environment that someone made at its place is not taken for it.
         """
         path = Path(environment.path)
-        known = environment.identity
-        for place in chain([path], self._other_places(path), _beside(path) if known else ()):
-            if place.is_dir() and (known is None or identity(place) == known):
+        beside = _beside(path) if environment.identity is not None else ()
+        for place in chain([path], self._other_places(path), beside):
+            if place.is_dir() and _is(environment, place):
                 return InPlace(path) if place == path else Moved(place, was=path)
         return Replaced(path) if path.is_dir() else Gone(path)
 
@@ -157,6 +162,7 @@ class Store:
         `purpose` is what others are told that they wait for, such as `torchenv create 2.15`.
         """
         assert self._lease is None
+        self._refuse_what_is_no_workspace()
         self._disk.make_directory(self.root)
         with explained(self._lock_file):
             handle = os.open(self._lock_file, os.O_RDWR | os.O_CREAT, 0o666)
@@ -177,6 +183,20 @@ class Store:
                 unlock(handle)
         finally:
             os.close(handle)
+
+    def _refuse_what_is_no_workspace(self) -> None:
+        # It may hold a `trash` or a `lock` of its own, which would be emptied and overwritten.
+        if self.manifest_path.exists() or self.last_good_path.exists() or not self.root.is_dir():
+            return
+        with explained(self.root):
+            others = sorted(
+                each.name
+                for each in self.root.iterdir()
+                if each.name.removesuffix(".new") not in {"manifest.toml", *_OF_A_WORKSPACE, *_OF_NOBODY}
+            )
+        if others:
+            hint = f"name a directory of its own, such as --root {shlex.quote(str(self.root / 'torchenv'))}"
+            raise InputError(f"{self.root} is not a workspace: it holds {others[0]}", hint=hint)
 
     def _wait_for(self, handle: int, lease: Lease) -> None:
         locked: bool | None = False
@@ -199,9 +219,21 @@ class Store:
     def write(self, manifest: Manifest) -> None:
         """Put this manifest in the place of the other at once, then a copy beside it."""
         text = replace(manifest, root=str(self.root)).to_toml()
+        self._refuse_what_is_no_text(text)
         self._put(self.manifest_path, text)
         # Two files, so that an editor or a disk that spoils one leaves the other.
         self._put(self.last_good_path, text)
+
+    def _refuse_what_is_no_text(self, text: str) -> None:
+        # A file system takes names of any bytes, and TOML only text: who reads it would find it damaged.
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            line = text.splitlines()[text.count("\n", 0, error.start)]
+            hint = "give the directory a name that is UTF-8 text, or choose another place with --root DIR"
+            raise InputError(
+                f"{self.manifest_path} cannot record what is no UTF-8 text: {line}", hint=hint
+            ) from None
 
     def write_lock(self, number: int, text: str) -> Path:
         """Keep the lock of an environment."""
@@ -277,9 +309,17 @@ class Store:
         return manifest
 
     def discard(self, environment: Environment) -> None:
-        """Rename the directory of an environment away, to where `empty_trash` deletes it."""
+        """Rename the directory of an environment away, to where `empty_trash` deletes it.
+
+        What someone else has put in the place of a finished environment is left alone.
+        """
         directory = self._directory(environment)
         if directory.exists():
+            if environment.on_disk and not _is(environment, directory):
+                hint = "move it to where it belongs; what is not there any more can be removed"
+                raise WorkspaceError(
+                    f"{directory} is not what torchenv built there: it is left alone", hint=hint
+                )
             self._disk.make_directory(self._trash)
             self._disk.rename(directory, self._trash / directory.name)
 
@@ -353,6 +393,11 @@ def _beside(path: Path) -> Iterator[Path]:
 def constraints_path(directory: Path) -> Path:
     """Where the constraints of an environment that torchenv built lie."""
     return directory / "constraints.txt"
+
+
+def _is(environment: Environment, directory: Path) -> bool:
+    # What was recorded without an identity is known by its place alone.
+    return environment.identity is None or identity(directory) == environment.identity
 
 
 def _leads_to(current: Path) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from torchenv.actions.catalogue import check
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue import parse
 from torchenv.errors import ToolFailed
 from torchenv.indexes import Fetch
 from torchenv.network import Missing
@@ -56,7 +56,7 @@ platforms = ["darwin-arm64", "linux-x86_64"]
 certainty = "wheel"
 source = "made up"
 """
-CATALOGUE = Catalogue.parse(Table.from_toml(DOCUMENT, "catalogue.toml"))
+CATALOGUE = parse(Table.from_toml(DOCUMENT, "catalogue.toml"))
 
 # What an index serves that is as the catalogue says.
 SERVED = {
@@ -157,7 +157,7 @@ def test_companions_that_came_or_went_are_said() -> None:
 
 
 def test_what_the_catalogue_does_not_know_is_answered() -> None:
-    unknown = Catalogue.parse(Table.from_toml(DOCUMENT.replace('missing = ["cu132"]', ""), "catalogue.toml"))
+    unknown = parse(Table.from_toml(DOCUMENT.replace('missing = ["cu132"]', ""), "catalogue.toml"))
 
     def fetch(url: str) -> str | Missing:
         files = SERVED.get(url.removeprefix(f"{ROOT}/").rstrip("/"))

@@ -9,7 +9,7 @@ from tests.inputs.test_catalogue_check import CATALOGUE, DOCUMENT, ROOT, SERVED,
 
 from torchenv.actions.catalogue import check
 from torchenv.actions.update_catalogue import corrections, write
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue import parse
 from torchenv.resources import laid_over
 from torchenv.tables import Table
 
@@ -62,7 +62,7 @@ def test_what_was_written_holds_and_leaves_nothing_to_correct(tmp_path: Path) ->
     assert text.startswith("# What PyTorch's indexes serve,")
     own = Table.from_toml(text, "own").raw()
     packaged = Table.from_toml(DOCUMENT, "catalogue.toml").raw()
-    merged = Catalogue.parse(Table(laid_over(packaged, own), "merged"))
+    merged = parse(Table(laid_over(packaged, own), "merged"))
     assert corrections(merged, check(merged, fetching(OTHERWISE), ROOT)) == {}
 
 

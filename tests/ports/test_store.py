@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import threading
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from torchenv.disk import Disk, PathLength, refused
-from torchenv.errors import WorkspaceError
+from torchenv.errors import InputError, WorkspaceError
 from torchenv.identity import identity
 from torchenv.manifest import Manifest
 from torchenv.record import BasePython, State
@@ -324,6 +325,49 @@ def test_an_edited_path_leads_to_deleting_nothing_outside_the_workspace(tmp_path
         store.discard(store.read().number(2))
         store.empty_trash()
     assert outside.is_dir()
+
+
+def test_what_someone_put_in_the_place_of_an_environment_is_left_alone(tmp_path: Path) -> None:
+    store = two_environments(tmp_path / "ws")
+    environment = store.read().number(1)
+    place = Path(environment.path)
+    place.rename(tmp_path / "elsewhere")
+    place.mkdir()
+    (place / "thesis.txt").write_text("precious")
+    with store.locked("torchenv remove 1"), pytest.raises(WorkspaceError) as caught:
+        store.discard(environment)
+    assert str(caught.value) == f"{place} is not what torchenv built there: it is left alone"
+    assert caught.value.hint == "move it to where it belongs; what is not there any more can be removed"
+    assert (place / "thesis.txt").read_text() == "precious"
+
+
+def test_a_directory_of_the_users_own_is_no_workspace(tmp_path: Path) -> None:
+    (tmp_path / "trash").mkdir()
+    for name in ("lock", "thesis.txt", "trash/draft.txt"):
+        (tmp_path / name).write_text("precious")
+    with pytest.raises(InputError) as caught, Store(tmp_path).locked("torchenv create 2.15"):
+        pass
+    assert str(caught.value) == f"{tmp_path} is not a workspace: it holds thesis.txt"
+    assert caught.value.hint == f"name a directory of its own, such as --root {tmp_path / 'torchenv'}"
+    assert {each.read_text() for each in tmp_path.rglob("*") if each.is_file()} == {"precious"}
+
+
+def test_a_first_run_that_was_stopped_leaves_a_workspace(tmp_path: Path) -> None:
+    for name in ("lock", "manifest.toml.new", ".DS_Store"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "envs").mkdir()
+    with Store(tmp_path).locked("torchenv create 2.15"):
+        pass
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every name is a text")
+def test_a_place_whose_name_is_no_text_is_refused_before_it_is_recorded(tmp_path: Path) -> None:
+    root = Path(os.fsdecode(os.fsencode(tmp_path / "ws") + b"\xff"))
+    store = Store(root)
+    with store.locked("torchenv create 2.15"), pytest.raises(InputError) as caught:
+        build(store)
+    assert str(caught.value).startswith(f"{root}/manifest.toml cannot record what is no UTF-8 text: ")
+    assert store.read() == Manifest()
 
 
 def test_current_leads_to_the_environment_in_use_and_is_replaced_at_once(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.support.machine import SAMPLES, Says, Tools, probed, sample
 
 from torchenv import probe
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue import parse
 from torchenv.host import Amd, Intel, Nvidia, Status
 from torchenv.probe import amd, intel, nvidia, nvidia_smi, pci, system, torch_messages
 from torchenv.tables import Table
@@ -207,7 +207,7 @@ def _ldd(text: str) -> Mapping[str, Any]:
     return {"libc": libc.family, "version": str(libc.version)}
 
 
-CATALOGUE = Catalogue.parse(
+CATALOGUE = parse(
     Table.from_toml(
         (Path(probe.__file__).parents[1] / "data" / "catalogue.toml").read_text(), "catalogue.toml"
     )

@@ -288,6 +288,26 @@ def test_hosts_that_were_recorded_bring_their_targets_and_the_comments_stay(team
     assert team.run("lock", "--check").code == 0
 
 
+def test_a_host_that_nothing_serves_is_named_and_brings_no_target(team: Project) -> None:
+    here = __file__.rpartition("/use/")[0]
+    before = team.read("torchenv.toml")
+    done = team.run("lock", "--host", f"{here}/data/hosts/rtx-5090-driver-570.json")
+    assert done.code == 0, done.said
+    assert done.said.splitlines()[0] == (
+        "note: no target serves rtx-5090-driver-570:"
+        " torch 2.15.0 (cu132): needs driver 580 or newer, this host has 570.86.16"
+    )
+    assert team.read("torchenv.toml") == before
+
+
+def test_an_index_of_one_persons_own_is_noted_when_it_gets_into_a_lock(team: Project) -> None:
+    done = team.run("lock", TORCHENV_PACKAGE_INDEX=team.index.packages)
+    assert done.said.splitlines()[0] == (
+        "note: TORCHENV_PACKAGE_INDEX is set and its addresses are locked:"
+        " write it under [index] of torchenv.toml, so that whoever locks gets the same"
+    )
+
+
 @pytest.mark.parametrize("words", [(), ("--check",)])
 def test_a_directory_without_a_profile_is_told_how_to_begin(team: Project, words: tuple[str, ...]) -> None:
     (team.directory / "torchenv.toml").unlink()

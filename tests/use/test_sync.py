@@ -100,6 +100,8 @@ def test_what_would_be_built_is_said_and_nothing_is_made(team: Project) -> None:
     team.run("lock")
     done = team.run("sync", "--dry-run")
     assert done.out == "target ci (linux-x86_64, torch 2.15.0+cpu) would be built from pylock.ci.toml"
+    document = team.run("sync", "--dry-run", "--json").json
+    assert (document["schema"], document["target"], document["backend"]) == ("torchenv.plan/1", "ci", "cpu")
     assert not (team.directory / ".torchenv").exists()
 
 

@@ -12,7 +12,7 @@ from torchenv.errors import NothingSuits, WorkspaceError
 from torchenv.manifest import Manifest
 from torchenv.record import Environment, Kind
 from torchenv.running import Running
-from torchenv.store import Store
+from torchenv.store import Replaced, Store
 
 # Says why an environment could not be built again later; None where nothing speaks against it.
 Irreplaceable = Callable[[Environment], str | None]
@@ -106,6 +106,12 @@ def _refuse(environment: Environment, manifest: Manifest, store: Store, running:
         raise WorkspaceError(f"environment {environment} is not removed: {why}", hint="end that first")
 
 
+def _replaced(environment: Environment, store: Store) -> str | None:
+    if isinstance(store.locate(environment), Replaced):
+        return f"{environment.path} is not what torchenv built there"
+    return None
+
+
 def _in_way(environment: Environment, running: Running) -> str | None:
     processes = running([Path(environment.path)])
     return f"{', '.join(map(str, processes))} still runs from it" if processes else None
@@ -123,6 +129,7 @@ def _choose(
             continue
         why = (
             needed(environment, manifest, store)
+            or _replaced(environment, store)
             or _in_way(environment, running)
             or irreplaceable(environment)
         )

@@ -34,6 +34,9 @@ def entry(environment: Environment, store: Store, environ: Mapping[str, str]) ->
     if python is None:
         hint = "it holds packages for another interpreter, and cannot be entered"
         raise WorkspaceError(f"there is no Python in {directory}", hint=hint)
+    if not python.exists():
+        # The shell would go on to the next one on its PATH, which is that of another environment.
+        raise WorkspaceError(f"the interpreter of {environment} is gone: {python}", hint=_again(environment))
     named = _NAMED_BY.get(environment.layout or "venv")
     variables = {named: str(directory)} if named else {}
     astray = {"PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"} - variables.keys()
@@ -63,8 +66,13 @@ def directory_of(environment: Environment, store: Store) -> Path:
                 f"{path} holds another environment than the recorded {environment}", hint=hint
             )
         case Gone(path=path):
-            again = f"`torchenv restore {environment.number}` builds it again from its lock"
-            raise WorkspaceError(f"{path} is no longer on disk", hint=again if environment.lock else None)
+            raise WorkspaceError(f"{path} is no longer on disk", hint=_again(environment))
+
+
+def _again(environment: Environment) -> str | None:
+    return (
+        f"`torchenv restore {environment.number}` builds it again from its lock" if environment.lock else None
+    )
 
 
 # The variable by which tools know the environment that they are in; a system's Python has none.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -78,18 +78,18 @@ def way_back(manifest: Manifest, named: str | None, store: Store) -> tuple[Envir
     """Give the environment that a rollback leads to, and a sentence on each that was passed over."""
     if named is not None:
         return manifest.find(named), ()
-    passed_over = []
+    passed_over: dict[Environment, str] = {}
 
     def usable(environment: Environment) -> bool:
         why = unusable(environment, store)
         if why is not None:
-            passed_over.append(f"environment {environment} is passed over: {why}")
+            passed_over[environment] = f"environment {environment} is passed over: {why}"
         return why is None
 
     target = manifest.rollback_target(usable)
     if target is None:
         raise _nothing_before(manifest, passed_over)
-    return target, tuple(dict.fromkeys(passed_over))
+    return target, tuple(passed_over.values())
 
 
 def unusable(environment: Environment, store: Store) -> str | None:
@@ -166,14 +166,15 @@ def _refuse_unproven(target: Environment, *, proof: bool) -> None:
         raise NothingSuits(said, hint=again)
 
 
-def _nothing_before(manifest: Manifest, passed_over: list[str]) -> NothingSuits:
+def _nothing_before(manifest: Manifest, passed_over: Mapping[Environment, str]) -> NothingSuits:
     current = manifest.in_use
     line = _line_before(current.torch) if current and current.torch else None
     hints = [f"`torchenv create {line}` makes one" if line else "`torchenv create` makes one"]
-    removed = [each for each in manifest.environments if each.state is State.REMOVED and each.lock]
-    hints += [f"`torchenv restore {each.number}` builds {each} again" for each in removed[-1:]]
-    said = dict.fromkeys(["there is nothing to go back to", *passed_over])
-    return NothingSuits("; ".join(said), hint="; ".join(hints))
+    removed = [each for each in manifest.environments if each.state is State.REMOVED]
+    locked = [each for each in (*passed_over, *reversed(removed)) if each.lock]
+    hints += [f"`torchenv restore {each.number}` builds {each} again" for each in locked[:1]]
+    said = "; ".join(["there is nothing to go back to", *passed_over.values()])
+    return NothingSuits(said, hint="; ".join(hints))
 
 
 def _line_before(torch: str) -> str | None:

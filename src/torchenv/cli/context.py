@@ -384,7 +384,8 @@ class Context:
     def agreed(self, question: str) -> bool:
         """Ask a person; where nobody answers, the answer is no."""
         self.say(f"{question} [y/N]")
-        return sys.stdin.readline().strip().lower() in {"y", "yes"}
+        answer = sys.stdin.readline() if sys.stdin else ""
+        return answer.strip().lower() in {"y", "yes"}
 
     def now(self) -> datetime:
         """Give the time, in UTC and to the second."""

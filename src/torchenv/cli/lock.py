@@ -85,7 +85,10 @@ def _with_hosts(project: Project, context: Context) -> Project:
 
     profile = project.profile
     wish = wish_of(profile, torch_index=context.torch_index(profile))
-    needed = fleet(context.hosts(files), wish, context.catalogue).needed(profile)
+    found = fleet(context.hosts(files), wish, context.catalogue)
+    for member in found.left_out:
+        context.say(f"note: no target serves {member.name}: {member.reason}")
+    needed = found.needed(profile)
     for each in needed:
         context.say(f"target {each.name} is added: {each.platform}, Python {each.python}, {each.backend}")
     return replace(project, text=add_targets(project.text, needed)) if needed else project
@@ -150,6 +153,10 @@ def _order(project: Project, context: Context) -> Order:
         return read_text(path, "the file")
 
     profile, catalogue = project.profile, context.catalogue
+    for name in ("TORCHENV_TORCH_INDEX", "TORCHENV_PACKAGE_INDEX"):
+        if context.environ.get(name):
+            said = "write it under [index] of torchenv.toml, so that whoever locks gets the same"
+            context.say(f"note: {name} is set and its addresses are locked: {said}")
     carried = of_profile(profile.packages, PROJECT_FILE, project.directory, read, catalogue)
     for note in carried.notes:
         context.say(f"note: {note.message}")

@@ -45,7 +45,10 @@ def run(arguments: Namespace, context: Context) -> int:
         return _finished(environment, context, made=False)
     fit = _suited(locked, project, context)
     if arguments.dry_run:
-        context.out(f"target {fit.target} would be built from {fit.target.file}")
+        if arguments.json:
+            context.print_json({**fit.plan.to_document(), "target": fit.target.name})
+        else:
+            context.out(f"target {fit.target} would be built from {fit.target.file}")
         return 0
     made = _built(fit, project, context)
     return _finished(made.environment, context, made=made.new)

@@ -1,0 +1,194 @@
+"""All releases, newest first, and what is asked of them by version, by machine and by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
+
+from torchenv.catalogue.builds import Backend, Generation
+from torchenv.errors import InputError
+from torchenv.host import Capability
+from torchenv.tables import nearest
+
+# Among what a release breaks: the distributed checkpoints that it saves cannot be read by older ones.
+ONE_WAY = "dcp-metadata"
+
+Named = TypeVar("Named")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Companion:
+    """A package of torch's family and its version for one torch release.
+
+    `backends` are known to exist and `missing` known not to; of the others nothing is known.
+    """
+
+    name: str
+    version: Version
+    backends: frozenset[str] | None
+    missing: frozenset[str]
+    pythons: tuple[str, ...] | None
+
+    def exists(self, tag: str) -> bool | None:
+        """Say whether it is built for a backend; None where nobody knows."""
+        if tag in self.missing:
+            return False
+        if self.backends is None or tag in self.backends:
+            return True
+        return None
+
+
+class MacFloor(NamedTuple):
+    """The macOS that a release's wheel installs on, and the one that its MPS needs."""
+
+    installs: Version
+    mps: Version
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Release:
+    """One torch release and its builds, the builds in the order of preference."""
+
+    version: Version
+    date: str
+    requires_python: SpecifierSet
+    pythons: tuple[str, ...]
+    glibc: Version
+    macos: MacFloor
+    defaults: Mapping[str, str]
+    package_index: Mapping[str, str]
+    download_mib: Mapping[str, int]
+    longest_path: int | None
+    backends: tuple[Backend, ...]
+    companions: Mapping[str, Companion]
+    breaks: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """The minor line that it belongs to, such as `2.15`."""
+        return f"{self.version.major}.{self.version.minor}"
+
+    def backend(self, tag: str) -> Backend | None:
+        """Find a build line by its tag."""
+        return next((each for each in self.backends if each.tag == tag), None)
+
+    def pythons_of(self, backend: Backend, platform: str) -> tuple[str, ...]:
+        """Give the Pythons that a build line has wheels for, free-threaded ones as `3.14t`.
+
+        macOS takes its wheels from the default package index, and `pythons` are what is there.
+        """
+        if backend.pythons is None or platform.startswith("darwin"):
+            return self.pythons
+        return backend.pythons
+
+
+@dataclass(frozen=True, kw_only=True)
+class Catalogue:
+    """All releases, newest first, and what is known of the hardware that they run on."""
+
+    compiled: str
+    index_root: str
+    releases: tuple[Release, ...]
+    generations: tuple[Generation, ...]
+    capabilities: Mapping[str, tuple[Capability, ...]]
+    no_wheels: Mapping[str, str]
+    nvidia_names: Mapping[str, Capability] = field(repr=False)
+    amd_names: Mapping[str, str] = field(repr=False)
+    from_source: Mapping[str, str] = field(default_factory=dict)
+    brings: tuple[str, ...] = ()
+
+    @cached_property
+    def tags(self) -> frozenset[str]:
+        """The tags of all backends of all releases."""
+        return frozenset(each.tag for release in self.releases for each in release.backends)
+
+    @cached_property
+    def family(self) -> frozenset[str]:
+        """The names of the packages that belong to torch in any release."""
+        return frozenset({"torch"}.union(*(release.companions for release in self.releases)))
+
+    def brought(self, name: str) -> bool:
+        """Say whether a package, by its normalised name, is one that torch's own wheels bring along."""
+        backends = (backend for release in self.releases for backend in release.backends)
+        return any(fnmatchcase(name, each) for each in self.brings) or any(
+            name in each.family for each in backends
+        )
+
+    def matching(self, wanted: str) -> tuple[Release, ...]:
+        """Give the releases that a version, a line, a range or `latest` means, newest first.
+
+        A line such as `2.15` means its newest patch alone. Raises `InputError` where nothing matches.
+        """
+        text = wanted.strip()
+        if text == "latest":
+            return self.releases[:1]
+        if re.fullmatch(r"\d+\.\d+", text):
+            found = tuple(each for each in self.releases if each.line == text)[:1]
+        else:
+            found = self._in_range(text)
+        if not found:
+            newest = self.releases[0].version
+            known = sorted({each.line for each in self.releases}, key=Version)
+            hint = nearest(text, known) or f"the newest is {newest}; `torchenv catalogue show` lists all"
+            raise InputError(f"torch {text} is not in the catalogue", hint=hint)
+        return found
+
+    def neighbours(self, release: Release) -> tuple[Release, ...]:
+        """Give the other releases of its minor line and of the one before, newest first."""
+        older = [each for each in self.releases if Version(each.line) < Version(release.line)]
+        lines = {release.line, older[0].line} if older else {release.line}
+        return tuple(each for each in self.releases if each.line in lines and each != release)
+
+    def closed_door(self, older: Version, newer: Version) -> bool:
+        """Say whether checkpoints saved by `newer` are lost on `older`, by a release on the way."""
+        return any(ONE_WAY in each.breaks for each in self.releases if older < each.version <= newer)
+
+    def reads(self, torch: Version) -> str:
+        """Name the newest line whose distributed checkpoints a torch reads, such as `dcp<=2.14`."""
+        doors = [each.version for each in self.releases if ONE_WAY in each.breaks and torch < each.version]
+        open_to = [each for each in self.releases if not doors or each.version < min(doors)]
+        return f"dcp<={open_to[0].line if open_to else torch}"
+
+    def generation(self, capability: Capability) -> Generation | None:
+        """Give the generation whose driver support has ended or began late, if it is one."""
+        return next((each for each in self.generations if capability < each.below), None)
+
+    def capability_named(self, name: str) -> Capability | None:
+        """Look a GPU's capability up by its product name: whole words, the longest match wins."""
+        return _longest(name, self.nvidia_names)
+
+    def gfx_named(self, name: str) -> str | None:
+        """Look an AMD GPU's gfx target up by its product name, in the same way."""
+        return _longest(name, self.amd_names)
+
+    def _in_range(self, text: str) -> tuple[Release, ...]:
+        spelled = f"=={text}" if re.match(r"\d", text) else text
+        try:
+            wanted = SpecifierSet(spelled)
+        except InvalidSpecifier:
+            hint = "write a version (2.15.0), a line (2.15), a range (>=2.14,<2.16) or `latest`"
+            raise InputError(f"{text!r} is not a torch version", hint=hint) from None
+        return tuple(each for each in self.releases if each.version in wanted)
+
+
+def _longest(name: str, known: Mapping[str, Named]) -> Named | None:
+    words = _words(name)
+    matches = [each for each in known if _within(_words(each), words)]
+    return known[max(matches, key=lambda each: len(_words(each)))] if matches else None
+
+
+def _words(name: str) -> list[str]:
+    # Tesla V100-SXM2-32GB, GRID A100D-80C, TITAN X (Pascal), AMD Radeon(TM) 8060S Graphics
+    plain = re.sub(r"\((?:tm|r|c)\)", " ", name.casefold())
+    return re.findall(r"[a-z0-9]+", plain)
+
+
+def _within(part: list[str], whole: list[str]) -> bool:
+    return any(whole[at : at + len(part)] == part for at in range(len(whole) - len(part) + 1))
