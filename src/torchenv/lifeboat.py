@@ -24,9 +24,9 @@ def out_of_reach(manifest: Manifest, torch: Version) -> list[str]:
     from packaging.version import Version
 
     return [
-        f"{run.path}: {run.newest} needs torch {run.needs}, and torch {torch} cannot read it"
+        f"{printable(run.path)}: {printable(run.newest)} needs torch {run.needs}, and torch {torch} cannot read it"
         for run in manifest.runs
-        if run.needs is not None and torch.release[:2] < Version(run.needs).release
+        if run.newest and run.needs and torch.release[:2] < Version(run.needs).release
     ]
 
 
@@ -35,14 +35,21 @@ def told(run: Run, environment: Environment) -> Iterator[str]:
     number, newest = environment.number, run.newest
     readable = run.newest_readable.get(number)
     back = behind(newest, readable)
+    path = printable(run.path)
     # A copy of the newest that can be read is as good.
     if newest is not None and readable != newest and back != 0:
         needs = f" (it needs torch {run.needs})" if run.needs else ""
-        found = f"{readable} is the newest that can" if readable else "none of the run can"
+        found = f"{printable(readable)} is the newest that can" if readable else "none of the run can"
         steps = f", {back} steps behind" if back else ""
-        yield f"{run.path}: {newest} cannot be read by environment {environment}{needs}; {found}{steps}"
+        saved = printable(newest)
+        yield f"{path}: {saved} cannot be read by environment {environment}{needs}; {found}{steps}"
         if number in run.downgrades_for and environment.torch:
             line = ".".join(environment.torch.split(".")[:2])
-            yield f"  `torchenv checkpoints downgrade {run.path}/{newest} --for {line}` makes a copy that can"
+            yield f"  `torchenv checkpoints downgrade {path}/{saved} --for {line}` makes a copy that can"
     if run.broken:
-        yield f"{run.path}: not complete and newer: {', '.join(run.broken)}"
+        yield f"{path}: not complete and newer: {', '.join(map(printable, run.broken))}"
+
+
+def printable(name: str) -> str:
+    """Write the name of a file so that it cannot act on a terminal."""
+    return name if name.isprintable() else ascii(name)

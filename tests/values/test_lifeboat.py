@@ -64,6 +64,11 @@ def test_newer_saves_that_are_broken_are_named() -> None:
     assert list(told(run, OLD)) == ["runs/a: not complete and newer: step-300"]
 
 
+def test_a_name_that_would_act_on_a_terminal_is_written_out() -> None:
+    run = Run(path="runs/a", newest="step-1", newest_readable={1: "step-1"}, broken=("step-2\x1b[2J",))
+    assert list(told(run, OLD)) == [r"runs/a: not complete and newer: 'step-2\x1b[2J'"]
+
+
 def test_the_newest_lifeboat_is_the_one_that_the_environment_in_use_reads() -> None:
     manifest = Manifest(kept=(kept("a", 9, 1), kept("b", 3, 1, 2), kept("c", 1, 2)))
     assert newest_kept(replace(manifest, current=1)) == kept("b", 3, 1, 2)

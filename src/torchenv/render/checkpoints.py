@@ -11,7 +11,7 @@ from torchenv.actions.checkpoints import Scanned
 from torchenv.actions.downgrade import Copied
 from torchenv.actions.lifeboat import Change, Keeping
 from torchenv.checkpoints.values import shown
-from torchenv.lifeboat import told
+from torchenv.lifeboat import printable, told
 from torchenv.record import Environment, Kept, Run, as_json
 from torchenv.scan.runs import Part, Save
 
@@ -118,7 +118,8 @@ def _scan_lines(scanned: Scanned, lines: Sequence[Run], now: datetime) -> Iterat
     foreign = []
     for run in scanned.runs:
         line = recorded[run.path]
-        yield f"{run.path}: {_count(run.saves)}, newest complete: {line.newest or 'none'}"
+        newest = printable(line.newest or "none")
+        yield f"{printable(run.path)}: {_count(len(run.saves), 'save')}, newest complete: {newest}"
         for environment in scanned.judge.environments:
             reads = line.newest_readable.get(environment.number)
             if reads is not None and reads == line.newest:
@@ -145,7 +146,7 @@ def _part_lines(part: Part, save: Save, scanned: Scanned, now: datetime) -> Iter
     found = part.found
     reader = scanned.judge.reader(found)
     step = f", step {save.step}" if save.step is not None else ""
-    holds = f", {found.tensors} tensors" if found.tensors is not None else ""
+    holds = f", {_count(found.tensors, 'tensor')}" if found.tensors is not None else ""
     yield f"{shown(part.path)}: {found.format}, {found.state}{step}{holds}, {found.bytes / 1e6:.1f} MB"
     for _, message in _problems(part, now):
         yield f"  {found.state}: {message}" if not part.complete else f"  note: {message}"
@@ -192,5 +193,5 @@ def _modified(part: Part) -> datetime | None:
     return datetime.fromtimestamp(modified / 1e9, UTC) if modified > 0 else None
 
 
-def _count(saves: Sequence[Save]) -> str:
-    return "1 save" if len(saves) == 1 else f"{len(saves)} saves"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchenv.lifeboat import told
+from torchenv.lifeboat import printable, told
 from torchenv.manifest import Manifest
 from torchenv.record import Environment, Kind, Proof, Run, State, as_json
 from torchenv.steps import behind
@@ -75,14 +75,14 @@ def columns(rows: Sequence[tuple[str, ...]]) -> str:
 
 def _run_lines(run: Run, manifest: Manifest) -> Iterator[str]:
     if run.newest is None:
-        yield f"{run.path}: no complete checkpoint"
+        yield f"{printable(run.path)}: no complete checkpoint"
         return
-    yield f"{run.path}: newest checkpoint {run.newest}"
+    yield f"{printable(run.path)}: newest checkpoint {printable(run.newest)}"
     for each in manifest.environments:
         if each.on_disk:
             reads = run.newest_readable.get(each.number)
             back = behind(run.newest, reads)
-            yield f"  environment {each.number} reads {reads or 'none'}" + (
+            yield f"  environment {each.number} reads {printable(reads or 'none')}" + (
                 f", {back} steps behind" if back else ""
             )
 
