@@ -24,7 +24,8 @@ def out_of_reach(manifest: Manifest, torch: Version) -> list[str]:
     from packaging.version import Version
 
     return [
-        f"{printable(run.path)}: {printable(run.newest)} needs torch {run.needs}, and torch {torch} cannot read it"
+        f"{printable(run.path)}: {printable(run.newest)} needs torch {run.needs},"
+        f" and torch {torch} cannot read it"
         for run in manifest.runs
         if run.newest and run.needs and torch.release[:2] < Version(run.needs).release
     ]
