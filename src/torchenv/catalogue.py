@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TypeVar
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from torchenv.errors import InputError
@@ -286,10 +286,11 @@ class Catalogue:
         spelled = f"=={text}" if re.match(r"\d", text) else text
         try:
             wanted = SpecifierSet(spelled)
-        except InvalidSpecifier:
+            return tuple(each for each in self.releases if each.version in wanted)
+        except ValueError:
+            # No specifier, or numbers that are too long for one.
             hint = "write a version (2.15.0), a line (2.15), a range (>=2.14,<2.16) or `latest`"
             raise InputError(f"{text!r} is not a torch version", hint=hint) from None
-        return tuple(each for each in self.releases if each.version in wanted)
 
     @classmethod
     def parse(cls, table: Table) -> Catalogue:

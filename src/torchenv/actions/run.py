@@ -70,7 +70,8 @@ def directory_of(environment: Environment, store: Store) -> Path:
 
 
 def _again(environment: Environment) -> str | None:
-    return f"`torchenv restore {environment.number}` builds it again from its lock" if environment.lock else None
+    again = f"`torchenv restore {environment.number}` builds it again from its lock"
+    return again if environment.lock else None
 
 
 # The variable by which tools know the environment that they are in; a system's Python has none.
