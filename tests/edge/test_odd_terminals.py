@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 from tests.support.terminal import Terminal
@@ -124,12 +125,12 @@ def test_a_reader_that_has_seen_enough_is_no_trouble(terminal: Terminal, word: s
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def start(terminal: Terminal, *words: str, stdout: object, **more: str) -> subprocess.CompletedProcess[str]:
+def start(terminal: Terminal, *words: str, stdout: IO[str], **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         terminal.argv(*words),
         cwd=terminal.cwd,
         env={**terminal.environ, **more},
-        stdout=stdout,  # type: ignore[call-overload]
+        stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
         check=False,
