@@ -6,6 +6,7 @@ import csv
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -334,11 +335,12 @@ def _conda_digests(path: Path) -> Iterator[tuple[str, str]]:
     for meta in (path / "conda-meta").glob("*.json"):
         # Where conda wrote the prefix into a file, that file has a digest of its own:
         # {"_path": "bin/pip", "path_type": "hardlink", "sha256": "…", "sha256_in_prefix": "…"}
-        paths = json.loads(_read(meta) or "{}").get("paths_data", {}).get("paths", ())
-        for each in paths:
-            digest = each.get("sha256_in_prefix") or each.get("sha256")
-            if digest and each.get("path_type") == "hardlink":
-                yield os.path.normpath(f"{path}/{each['_path']}"), digest
+        # One that conda was stopped in writing leaves its files to be compared by what they hold.
+        with suppress(ValueError, RecursionError, LookupError, TypeError, AttributeError):
+            for each in json.loads(_read(meta) or "{}")["paths_data"]["paths"]:
+                digest = each.get("sha256_in_prefix") or each.get("sha256")
+                if digest and each.get("path_type") == "hardlink":
+                    yield os.path.normpath(f"{path}/{each['_path']}"), digest
 
 
 def _hexadecimal(digest: str) -> str | None:
@@ -346,7 +348,10 @@ def _hexadecimal(digest: str) -> str | None:
     from base64 import urlsafe_b64decode
 
     kind, _, encoded = digest.partition("=")
-    return urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).hex() if kind == "sha256" else None
+    try:
+        return urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).hex() if kind == "sha256" else None
+    except ValueError:
+        return None
 
 
 def _read(path: Path) -> str | None:

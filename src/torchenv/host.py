@@ -312,6 +312,19 @@ def _interpreter(table: Table, machine: str) -> Interpreter:
     )
 
 
+def _numbered(table: Table) -> tuple[Table, ...]:
+    """Give the tables of devices, which `--devices` tells apart by their numbers."""
+    devices = table.tables("devices")
+    taken: set[int] = set()
+    for each in devices:
+        index = each.get("index", int)
+        if index < 0 or index in taken:
+            said = "is there twice" if index in taken else "is not the number of a device"
+            raise each.wrong("index", f"{index} {said}")
+        taken.add(index)
+    return devices
+
+
 def _nvidia(table: Table) -> Nvidia:
     driver = _version(table, "driver")
     assert driver is None or isinstance(driver, WrittenVersion)
@@ -328,7 +341,7 @@ def _nvidia(table: Table) -> Nvidia:
                 mig=each.maybe("mig", bool, default=False),
                 visible=each.maybe("visible", bool, default=True),
             )
-            for each in table.tables("devices")
+            for each in _numbered(table)
         ),
     )
 
@@ -355,7 +368,7 @@ def _amd(table: Table) -> Amd:
                 integrated=each.maybe("integrated", bool, default=False),
                 visible=each.maybe("visible", bool, default=True),
             )
-            for each in table.tables("devices")
+            for each in _numbered(table)
         ),
     )
 
@@ -378,7 +391,7 @@ def _intel(table: Table) -> Intel:
                 integrated=each.maybe("integrated", bool, default=False),
                 visible=each.maybe("visible", bool, default=True),
             )
-            for each in table.tables("devices")
+            for each in _numbered(table)
         ),
     )
 

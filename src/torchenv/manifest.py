@@ -95,7 +95,7 @@ class Manifest:
 
     def _meant(self, text: str) -> list[Environment]:
         if text.isdecimal():
-            return [each for each in self.environments if each.number == int(text)]
+            return [each for each in self.environments if str(each.number) == text]
         named = [each for each in self.environments if each.name == text]
         if named:
             # A name goes to a new environment only once the one before has been removed.

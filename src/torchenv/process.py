@@ -190,9 +190,10 @@ def become(command: Command, environ: Mapping[str, str]) -> NoReturn:
             # Python ignores these, and what is ignored stays so in the program that follows.
             signal.signal(getattr(signal, name), signal.SIG_DFL)
         os.execvpe(command.argv[0], command.argv, env)  # noqa: S606
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ToolFailed(f"could not start {command.argv[0]}: {reason}") from None
+    except (OSError, ValueError) as error:
+        # An empty word is the name of no program, and Python refuses it before the system does.
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ToolFailed(f"could not start {command.argv[0] or repr('')}: {reason}") from None
 
 
 # Whatever begins like this would send uv, pip, virtualenv or Python to another index, another

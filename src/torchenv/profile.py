@@ -201,7 +201,7 @@ def named(table: Table, key: str, *default: str) -> str:
 
 def duration(text: str) -> timedelta | None:
     """Read a length of time such as `7d`, `12h` or `2w`; another shape is None."""
-    match = re.fullmatch(r"(\d+)\s*([hdw])", text.strip())
+    match = re.fullmatch(r"([0-9]{1,5})\s*([hdw])", text.strip())
     unit = {"h": "hours", "d": "days", "w": "weeks"}
     return timedelta(**{unit[match[2]]: int(match[1])}) if match else None
 

@@ -86,7 +86,7 @@ def profile(name: str, directory: Path = PROFILES) -> tuple[str, str]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the catalogue {path} cannot be read: {error}") from None
 

@@ -51,7 +51,7 @@ class Table:
 
         try:
             return cls(tomli.loads(text), source)
-        except tomli.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{source}: not valid TOML: {error}") from None
 
     @classmethod
@@ -59,7 +59,7 @@ class Table:
         """Read a JSON document whose outermost value is an object."""
         try:
             data = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             hint = "the file is cut short or damaged: make it again"
             raise InputError(f"{source}: not valid JSON: {error}", hint=hint) from None
         if not isinstance(data, dict):

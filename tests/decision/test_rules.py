@@ -19,6 +19,7 @@ from tests.decision.hosts import (
     recorded,
     warned,
 )
+from tests.inputs.test_catalogue_own_file import NEXT
 
 from torchenv import resources
 from torchenv.errors import InputError
@@ -300,34 +301,7 @@ def test_an_unreachable_index_gives_the_package_index_build_where_it_serves() ->
 
 def test_a_release_and_a_backend_of_next_year_are_data_alone(tmp_path: Path) -> None:
     own = tmp_path / "catalogue.toml"
-    own.write_text(
-        """
-schema = 1
-[driver-floor.cuda14]
-linux = "650"
-windows = "650"
-source = "made up"
-[[release]]
-version = "2.16.0"
-date = "2027-01-27"
-requires-python = ">=3.12"
-pythons = ["3.12", "3.13"]
-glibc = "2.28"
-macos = { installs = "15.0", mps = "15.0" }
-default = { nvidia = "cu140" }
-package-index = { linux-x86_64 = "cu140" }
-[[release.backend]]
-tag = "cu140"
-kind = "cuda"
-cuda = "14.0"
-driver-floor = "cuda14"
-codes = { x86_64 = ["8.0", "9.0", "10.0"] }
-local = "cu140"
-platforms = ["linux-x86_64"]
-certainty = "uncertain"
-source = "made up"
-"""
-    )
+    own.write_text(NEXT, encoding="utf-8")
     catalogue = resources.catalogue(own)
 
     def plan(driver: str) -> str | None:

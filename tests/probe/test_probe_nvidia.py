@@ -393,3 +393,10 @@ def test_the_list_of_the_tool_names_slices_where_nvml_does_not(tmp_path: Path) -
     variables = {"CUDA_VISIBLE_DEVICES": "MIG-00000000-0000-0000-0000-000000000001"}
     host = probed(tmp_path, tools=tools, variables=variables)
     assert [each.visible for each in host.nvidia.devices] == [True, False]
+
+
+def test_a_driver_that_windows_lends_and_nobody_can_ask_is_not_absent(tmp_path: Path) -> None:
+    host = probed(tmp_path, {**WSL, "/usr/lib/wsl/lib/libcuda.so.1": ""})
+    assert host.nvidia == Nvidia(status=Status.UNREADABLE)
+    message = "Windows lends WSL its NVIDIA driver, and /usr/lib/wsl/lib/nvidia-smi gives no answer"
+    assert host.problems == (Problem("driver-unreadable", "/usr/lib/wsl/lib", message),)

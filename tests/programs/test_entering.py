@@ -187,3 +187,13 @@ def test_each_shell_quotes_in_its_own_way() -> None:
     assert """export VIRTUAL_ENV='/it'"'"'s'""" in script(odd, "bash")
     assert "set -gx VIRTUAL_ENV '/it\\'s'" in script(odd, "fish")
     assert "$env:VIRTUAL_ENV = '/it''s'" in script(odd, "powershell")
+
+
+def test_where_the_interpreter_is_gone_nothing_runs_on_the_next_one_on_the_path(workspace: Workspace) -> None:
+    environment = in_use(workspace)
+    python = next(Path(environment.path, "bin").glob("python"))
+    python.unlink()
+    python.symlink_to("/nowhere/python3")
+    with pytest.raises(WorkspaceError) as caught:
+        entry(environment, workspace.store, {})
+    assert caught.value.message == f"the interpreter of {environment} is gone: {python}"

@@ -144,3 +144,21 @@ def test_the_options_of_prune_settle_each_other(workspace: Workspace) -> None:
     assert Pruning.of(3, None, now) == Pruning(keep=3)
     assert Pruning.of(None, month, now) == Pruning(keep=0, before=now - month)
     assert Pruning.of(1, month, now) == Pruning(keep=1, before=now - month)
+
+
+def test_what_someone_put_in_the_place_of_an_environment_stays_and_stops_no_other(
+    workspace: Workspace,
+) -> None:
+    *_, third = three(workspace)
+    Path(third.path).rename(workspace.directory / "elsewhere")
+    (workspace.directory / "elsewhere").rename(workspace.directory.parent / "far-away")
+    Path(third.path).mkdir()
+    thesis = Path(third.path, "thesis.txt")
+    thesis.write_text("precious")
+    pruned = prune(Pruning(keep=0), workspace.store, workspace.running, replaceable, dry_run=False)
+    assert (third, f"{third.path} is not what torchenv built there") in pruned.kept
+    with pytest.raises(WorkspaceError) as caught:
+        remove(["3"], workspace.store, workspace.running, replaceable)
+    assert caught.value.message == f"{third.path} is not what torchenv built there: it is left alone"
+    assert thesis.read_text() == "precious"
+    assert workspace.store.read().number(3) == third

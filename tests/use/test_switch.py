@@ -88,6 +88,7 @@ def test_with_nothing_left_that_could_be_used_a_rollback_says_why_and_stays(work
     assert caught.value.message == (
         f"there is nothing to go back to; environment {old} is passed over: {old.path} is no longer on disk"
     )
+    assert caught.value.hint == f"`torchenv create 2.14` makes one; `torchenv restore 1` builds {old} again"
     assert workspace.store.read().current == 2
 
 

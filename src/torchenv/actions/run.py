@@ -34,7 +34,7 @@ def entry(environment: Environment, store: Store, environ: Mapping[str, str]) ->
     if python is None:
         hint = "it holds packages for another interpreter, and cannot be entered"
         raise WorkspaceError(f"there is no Python in {directory}", hint=hint)
-    if not python.exists():
+    if not python.is_file():
         # The shell would go on to the next one on its PATH, which is that of another environment.
         raise WorkspaceError(f"the interpreter of {environment} is gone: {python}", hint=_again(environment))
     named = _NAMED_BY.get(environment.layout or "venv")
@@ -70,9 +70,8 @@ def directory_of(environment: Environment, store: Store) -> Path:
 
 
 def _again(environment: Environment) -> str | None:
-    return (
-        f"`torchenv restore {environment.number}` builds it again from its lock" if environment.lock else None
-    )
+    again = f"`torchenv restore {environment.number}` builds it again from its lock"
+    return again if environment.lock else None
 
 
 # The variable by which tools know the environment that they are in; a system's Python has none.

@@ -48,9 +48,9 @@ def _pinned(lock: Path) -> tuple[str, ...]:
 
     try:
         packages: list[dict[str, Any]] = tomllib.loads(text).get("package", [])
-    except tomllib.TOMLDecodeError:
+        found = [each.get("version") for each in packages if each.get("name") == "torch"]
+    except (ValueError, RecursionError, TypeError, AttributeError):
         return ()
-    found = (each.get("version") for each in packages if each.get("name") == "torch")
     return tuple(dict.fromkeys(str(each) for each in found if each))
 
 

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from torchenv.catalogue.builds import Backend, Generation
@@ -172,10 +172,11 @@ class Catalogue:
         spelled = f"=={text}" if re.match(r"\d", text) else text
         try:
             wanted = SpecifierSet(spelled)
-        except InvalidSpecifier:
+            return tuple(each for each in self.releases if each.version in wanted)
+        except ValueError:
+            # No specifier, or numbers that are too long for one.
             hint = "write a version (2.15.0), a line (2.15), a range (>=2.14,<2.16) or `latest`"
             raise InputError(f"{text!r} is not a torch version", hint=hint) from None
-        return tuple(each for each in self.releases if each.version in wanted)
 
 
 def _longest(name: str, known: Mapping[str, Named]) -> Named | None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +29,7 @@ from torchenv.checkpoints.records import (
 from torchenv.checkpoints.rules import rules
 from torchenv.checkpoints.tree import Tree
 from torchenv.checkpoints.values import Checkpoint, Note, Reader, State, foreign_names, shown, some
+from torchenv.garbage import no_garbage_collection
 
 GLOBAL = ".metadata"
 RANK_LOCAL = re.compile(r"__(\d+)\.metadata")
@@ -66,7 +65,7 @@ def read_facts(data: bytes) -> Facts:
 
 def read_listing(data: bytes) -> tuple[Facts, Listing]:
     """Read every tensor, chunk and object of a `.metadata`; raises `Damaged`."""
-    with _no_garbage_collection():
+    with no_garbage_collection():
         facts = _walked(data, keep=True)
         try:
             return facts, _listing(facts.walked.value)
@@ -351,15 +350,3 @@ def _unfinished(sizes: Mapping[str, int]) -> str:
     if f"{GLOBAL}.tmp" in sizes:
         return f"no {GLOBAL}, only {GLOBAL}.tmp: the save was stopped, or is still going on"
     return f"no {GLOBAL}: the save did not finish"
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    # Millions of new values, none of them garbage: looking for some takes half of the time.
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, NoReturn
 
@@ -54,6 +55,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 INTERRUPTED = 130
 DEFECT = 70
 WRONG_INPUT = 2
+OUTPUT_FAILED = 4
 
 
 def entry() -> NoReturn:
@@ -70,15 +72,23 @@ def entry() -> NoReturn:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, TextIOWrapper):
         # A path may hold what the terminal's encoding does not.
         sys.stdout.reconfigure(errors="backslashreplace")
-    if words in (["--version"], ["-V"]):
-        from torchenv import __version__
+    code = _ended(list(sys.argv[1:] if argv is None else argv))
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        # What is left to flush at exit must not complain as well.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            print(f"error: {_unwritten(error)}", file=sys.stderr)
+            return code or OUTPUT_FAILED
+    return code
 
-        print(f"torchenv {__version__}")
-        return 0
+
+def _ended(words: list[str]) -> int:
     from torchenv.errors import TorchenvError
 
     try:
@@ -90,9 +100,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # Who read the output has seen enough; what is left to flush at exit must not complain either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Who read the output has seen enough.
         return 0
+    except SystemExit as end:
+        # argparse has printed a help.
+        return int(end.code or 0)
     except Exception:
         import traceback
 
@@ -102,6 +114,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
+    if words in (["--version"], ["-V"]):
+        from torchenv import __version__
+
+        _out(f"torchenv {__version__}")
+        return 0
     from importlib import import_module
 
     from torchenv.cli.context import Context
@@ -116,7 +133,7 @@ def _run(words: list[str]) -> int:
     parser = _parser(f"torchenv {name}", COMMANDS[name][1])
     module.options(parser)
     arguments = parser.parse(words)
-    context = Context.of(arguments, os.environ, out=print, say=_teller(arguments))
+    context = Context.of(arguments, os.environ, out=_out, say=_teller(arguments))
     with stoppable():
         try:
             code: int = module.run(arguments, context)
@@ -156,11 +173,11 @@ def _overview(words: list[str], name: str | None) -> int:
     if unknown:
         raise InputError(f"{unknown[0]} must come after a command", hint="`torchenv --help` lists them")
     width = max(map(len, COMMANDS))
-    print("usage: torchenv COMMAND [OPTIONS]\n")
-    print("Choose, build, prove and roll back PyTorch environments.\n")
+    _out("usage: torchenv COMMAND [OPTIONS]\n")
+    _out("Choose, build, prove and roll back PyTorch environments.\n")
     for command, (_, says) in COMMANDS.items():
-        print(f"  {command:{width}}  {says}")
-    print("\n`torchenv COMMAND --help` says more; `torchenv --version` says which torchenv this is.")
+        _out(f"  {command:{width}}  {says}")
+    _out("\n`torchenv COMMAND --help` says more; `torchenv --version` says which torchenv this is.")
     return 0 if words else WRONG_INPUT
 
 
@@ -173,10 +190,27 @@ def _parser(program: str, says: str) -> Parser:
     return parser
 
 
+def _out(text: str) -> None:
+    from torchenv.errors import ToolFailed
+
+    try:
+        print(text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise ToolFailed(_unwritten(error)) from None
+
+
+def _unwritten(error: OSError) -> str:
+    return f"the output cannot be written: {error.strerror or error}"
+
+
 def _teller(arguments: Namespace) -> Callable[[str], None]:
     def say(text: str) -> None:
         if not arguments.quiet:
-            print(text, file=sys.stderr)
+            # News that nobody reads any more stops no work.
+            with suppress(OSError):
+                print(text, file=sys.stderr)
 
     return say
 

@@ -154,7 +154,10 @@ class Context:
         """The machine: the one that `--host` describes, else this one."""
         from torchenv.host import Host
 
-        files = getattr(self.arguments, "host", None)
+        files: list[str] = getattr(self.arguments, "host", None) or []
+        if len(files) > 1:
+            hint = f"leave --host {files[1]} out, or run it for each"
+            raise InputError("one plan is for one machine, and --host names several", hint=hint)
         if files:
             return Host.from_json(read_text(self.cwd / files[0], "the host file"), files[0])
         host = self.probe()
@@ -417,7 +420,8 @@ _SCHEMES = ("http", "https")
 def read_text(path: Path, what: str) -> str:
     """Read a file that the user named; raises `InputError`."""
     try:
-        return path.read_text(encoding="utf-8")
+        # Editors and shells of Windows put a mark before a text, which is no part of it.
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{what} {path} is not UTF-8 text") from None
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from contextlib import suppress
 
 from torchenv import resources
 from torchenv.cli.context import PROJECT_FILE, Context
@@ -25,6 +26,8 @@ def run(arguments: Namespace, context: Context) -> int:
     except FileExistsError:
         raise InputError(f"{path} is there already", hint="edit it, or remove it first") from None
     except OSError as error:
+        with suppress(OSError):
+            path.unlink()
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
     context.say(f"wrote {path}; `torchenv plan` says what it would give on this machine")
     return 0

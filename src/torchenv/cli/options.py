@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from torchenv.errors import InputError
 from torchenv.host import Capability
 from torchenv.plan import Wish
-from torchenv.plan.python import is_path
+from torchenv.plan.python import is_path, is_version
 from torchenv.profile import INSTALLERS, PREFERENCES, Profile
 
 
@@ -67,15 +68,20 @@ def wish(arguments: Namespace, environ: Mapping[str, str], profile: Profile) -> 
 
 
 def _interpreter(text: str) -> str:
-    # A path is looked at as soon as it is read: it is meant from where the command was started.
-    return str(Path(text).absolute()) if is_path(text) else text
+    if is_path(text):
+        # It is looked at as soon as it is read: it is meant from where the command was started.
+        return str(Path(text).absolute())
+    if not is_version(text):
+        hint = "write --python 3.12, 3.14t, or the path of an interpreter"
+        raise InputError(f"--python {text!r} is neither a Python version nor a path", hint=hint)
+    return text
 
 
 def _numbers(text: str) -> tuple[int, ...] | None:
     if text == "all":
         return None
     parts = [each.strip() for each in text.split(",")]
-    if not all(each.isdecimal() for each in parts):
+    if not all(re.fullmatch(r"[0-9]{1,9}", each) for each in parts):
         raise InputError(f"--devices {text!r} is not a list of numbers", hint="write --devices 0,1")
     return tuple(map(int, parts))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from datetime import timedelta
 
@@ -33,7 +34,7 @@ def run(arguments: Namespace, context: Context) -> int:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal():
+    if not re.fullmatch(r"[0-9]{1,9}", text):
         raise ArgumentTypeError(f"{text!r} is not a number")
     return int(text)
 

@@ -156,9 +156,11 @@ def _uv_settings(path: Path, read: ReadText) -> dict[str, Any]:
 
     try:
         settings = tomllib.loads(read(path))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+    except (OSError, ValueError, RecursionError):
         return {}
     below = settings.pop("pip", {})
+    if not isinstance(below, dict):
+        return settings
     return {**settings, **{f"pip.{key}": value for key, value in below.items()}}
 
 

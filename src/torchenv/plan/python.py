@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import PurePath
 
 from packaging.version import Version
 
 from torchenv.catalogue import Backend, Release
 from torchenv.host import Host, Interpreter, architecture
 from torchenv.plan.values import IndexFacts, PassedPython, PlannedPython, Question, Refusal, Wish
+
+_VERSION = re.compile(r"([0-9]{1,3}\.[0-9]{1,3})(\.[0-9]{1,3})?(t?)")
 
 
 def choose_python(
@@ -93,7 +94,12 @@ def _usable(python: Interpreter, host: Host) -> bool:
 
 def is_path(text: str) -> bool:
     """Say whether an interpreter is named by its path rather than by its version."""
-    return len(PurePath(text).parts) > 1 or "\\" in text
+    return "/" in text or "\\" in text
+
+
+def is_version(text: str) -> bool:
+    """Say whether it is named as 3.12, 3.12.7 or 3.14t."""
+    return _VERSION.fullmatch(text) is not None
 
 
 def _at_path(path: str, host: Host, release: Release, minors: tuple[str, ...]) -> PlannedPython | Refusal:
@@ -110,7 +116,7 @@ def _of_version(
     wish: Wish, usable: list[Interpreter], release: Release, minors: tuple[str, ...]
 ) -> PlannedPython | Refusal:
     assert wish.python is not None
-    match = re.fullmatch(r"(\d+\.\d+)(\.\d+)?(t?)", wish.python)
+    match = _VERSION.fullmatch(wish.python)
     if match is None:
         return Refusal("no-interpreter", f"{wish.python!r} is neither a Python version nor a path")
     minor = match[1] + ("t" if match[3] or wish.free_threaded else "")

@@ -135,7 +135,7 @@ def parse_amd_smi_list(text: str) -> tuple[int, ...]:
     try:
         listed = json.loads(text)
         return tuple(each["node_id"] for each in listed)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, RecursionError, KeyError, TypeError):
         return ()
 
 

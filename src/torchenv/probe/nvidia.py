@@ -21,7 +21,8 @@ MODULE_FILE = "/sys/module/nvidia/version"
 GPU_FILES = "/proc/driver/nvidia/gpus"
 MODEL_FILE = "/proc/device-tree/model"
 TEGRA_FILE = "/etc/nv_tegra_release"
-WSL_TOOL = "/usr/lib/wsl/lib/nvidia-smi"
+WSL_LIBRARIES = "/usr/lib/wsl/lib"
+WSL_TOOL = f"{WSL_LIBRARIES}/nvidia-smi"
 
 LIBRARIES, NVML, LIBCUDA = "NVML and libcuda", "NVML", "libcuda"
 QUERY, OLD_QUERY = (" ".join(nvidia_smi.query(each)) for each in (nvidia_smi.QUERY, nvidia_smi.OLD_QUERY))
@@ -52,6 +53,7 @@ def look(look: Look) -> dict[str, Command]:
             look.at(f"{GPU_FILES}/{name}/information")
         look.at(MODEL_FILE)
         look.at(TEGRA_FILE)
+        look.within(WSL_LIBRARIES)
     programs = {QUERY: _tool(look, QUERY)}
     if "MIG-" in look.sources.variables.get("CUDA_VISIBLE_DEVICES", ""):
         programs[LIST] = _tool(look, LIST)
@@ -93,7 +95,9 @@ def understand(seen: Seen, *, wsl: bool) -> tuple[Nvidia, tuple[Problem, ...]]:
     cards = pci.displays(seen, pci.NVIDIA)
     if disagreement:
         complaints.append(disagreement)
-    if not complaints and (driver or cards or tegra or seen.failed(DRIVER_FILE)):
+    # Windows lends these only where it has a driver of NVIDIA.
+    lent = wsl and "libcuda.so.1" in (seen.text(WSL_LIBRARIES) or "").splitlines()
+    if not complaints and (driver or cards or tegra or lent or seen.failed(DRIVER_FILE)):
         complaints.append(_unexplained(driver, cards, wsl=wsl))
     if not complaints:
         return Nvidia(), ()
@@ -329,4 +333,7 @@ def _unexplained(driver: WrittenVersion | None, cards: tuple[pci.Display, ...], 
         numbers = ", ".join(f"{each.vendor}:{each.device}" for each in cards)
         message = f"an NVIDIA GPU ({numbers}) is in this machine without a driver that can be asked"
         return Problem("driver-missing", "PCI", message)
+    if wsl:
+        message = f"Windows lends WSL its NVIDIA driver, and {WSL_TOOL} gives no answer"
+        return Problem("driver-unreadable", WSL_LIBRARIES, message)
     return Problem("driver-unreadable", DRIVER_FILE, "the NVIDIA driver cannot be asked")

@@ -168,7 +168,7 @@ def json_object(text: str | None) -> Mapping[str, Any]:
     """Give the JSON object that a text holds; anything else is an empty one."""
     try:
         data = json.loads(text or "{}")
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
 
