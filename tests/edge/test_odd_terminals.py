@@ -149,3 +149,13 @@ def test_a_file_that_the_disk_has_no_room_for_is_not_left_half_written(terminal:
     )
     assert done.returncode == 2
     assert not (terminal.cwd / "torchenv.toml").exists()
+
+
+def test_what_a_terminal_would_obey_is_spelled_out(terminal: Terminal) -> None:
+    host = json.loads(HOST.read_text("utf-8"))
+    host["nvidia"]["devices"][0]["name"] = "\x1b]0;owned\x07GeForce RTX 4090"
+    path = terminal.cwd / "host.json"
+    path.write_text(json.dumps(host), "utf-8")
+    ended = terminal.type("create", "2.15", "--host", path.name, "--devices", "7")
+    assert ended.code == 2
+    assert ended.err.endswith("hint: it has 0 (\\x1b]0;owned\\x07GeForce RTX 4090)\n")

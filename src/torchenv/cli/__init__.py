@@ -190,11 +190,16 @@ def _parser(program: str, says: str) -> Parser:
     return parser
 
 
+# A host file or a checkpoint that came from elsewhere may hold what a terminal would obey.
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+
+
 def _out(text: str) -> None:
     from torchenv.errors import ToolFailed
 
     try:
-        print(text)
+        # What a program reads stays as it is: a path may hold such a character too.
+        print(text.translate(_CONTROLS) if sys.stdout is not None and sys.stdout.isatty() else text)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -210,12 +215,12 @@ def _teller(arguments: Namespace) -> Callable[[str], None]:
         if not arguments.quiet:
             # News that nobody reads any more stops no work.
             with suppress(OSError):
-                print(text, file=sys.stderr)
+                print(text.translate(_CONTROLS), file=sys.stderr)
 
     return say
 
 
 def _explain(error: TorchenvError) -> None:
-    print(f"error: {error.message}", file=sys.stderr)
+    print(f"error: {error.message}".translate(_CONTROLS), file=sys.stderr)
     if error.hint:
-        print(f"hint: {error.hint}", file=sys.stderr)
+        print(f"hint: {error.hint}".translate(_CONTROLS), file=sys.stderr)
