@@ -40,7 +40,7 @@ def terminal(tmp_path: Path) -> Terminal:
         ),
         (("plan", "--python", ""), "error: --python '' is neither a Python version nor a path\n"),
         (
-            ("plan", "--host", "a.json", "--host", "b.json"),
+            ("create", "--host", "a.json", "--host", "b.json"),
             (
                 "error: one plan is for one machine, and --host names several\n"
                 "hint: leave --host b.json out, or run it for each\n"
