@@ -33,7 +33,7 @@ def standing(parts: Sequence[str], first: int = 0) -> Standing:
     """
     last = len(parts) - 1
     for part in range(last, first - 1, -1):
-        if (step := _said(parts[part])) is not None:
+        if (step := said(parts[part])) is not None:
             return Standing(part, step)
     for part in range(last, first - 1, -1):
         if match := _BARE.fullmatch(_original(parts[part])):
@@ -64,7 +64,8 @@ def _original(name: str) -> str:
     return _COPY.sub("", name)
 
 
-def _said(name: str) -> int | None:
+def said(name: str) -> int | None:
+    """Tell the step that a name says in words, as `step-100` does."""
     found = _SAID.findall(name)
     # Of epoch=3-step=100 it is the step that orders the saves.
     return int(max(found, key=lambda match: match[0].lower() != "epoch")[1]) if found else None

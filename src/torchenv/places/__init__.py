@@ -69,7 +69,7 @@ class Place(Protocol):
     def walk(self, known: Mapping[str, Folder]) -> Iterator[tuple[str, Folder]]:
         """Give it and every directory below with its address; what is `known` is only looked at for change.
 
-        Links to directories are not followed.
+        A directory that is as it is known is given as the same object. Links to directories are not followed.
         """
 
     def tree(self, address: str) -> Tree:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -43,11 +42,11 @@ class LocalPlace:
             try:
                 changed = os.stat(path).st_mtime_ns  # noqa: PTH116 - a Path for each of thousands is felt
                 before = known.get(path)
-                if before is not None and before.changed == changed:
-                    folder = _looked_at_again(path, before, root)
-                else:
+                if before is None or before.changed != changed or not _as_before(path, before):
                     folder = _listed(path, root)
-                folder.changed = changed if changed < now - _SETTLED else 0
+                    folder.changed = changed if changed < now - _SETTLED else 0
+                else:
+                    folder = before
             except OSError:
                 if path == self.address:
                     raise
@@ -153,16 +152,14 @@ def _one_file(path: Path) -> dict[str, list[int]]:
     return {path.name: [status.st_size, status.st_mtime_ns]}
 
 
-def _looked_at_again(path: str, before: Folder, root: Path) -> Folder:
+def _as_before(path: str, before: Folder) -> bool:
     # No name came or went, so its files need only be asked for their sizes: half of what listing costs.
-    files = {}
-    for name in before.files:
-        at = f"{path}{os.sep}{name}"
-        status = os.lstat(at)
-        if stat.S_ISLNK(status.st_mode):
-            return _listed(path, root)
-        files[name] = [status.st_size, status.st_mtime_ns]
-    return Folder(files=files, folders=before.folders)
+    for name, stamp in before.files.items():
+        status = os.lstat(f"{path}{os.sep}{name}")
+        # A link has the size and time of what it leads to, which listing finds out.
+        if status.st_size != stamp[0] or status.st_mtime_ns != stamp[1]:
+            return False
+    return True
 
 
 def _listed(path: str, root: Path) -> Folder:

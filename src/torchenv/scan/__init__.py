@@ -35,6 +35,9 @@ def _scanned(
     try:
         for address, folder in root.walk({each: seen.folder for each, seen in known.items()}):
             seen = known.get(address)
+            if seen is not None and seen.folder is folder:
+                yield address, seen
+                continue
             if seen is not None and seen.folder.files == folder.files:
                 yield address, Seen(folder, seen.found)
             elif folder.files:

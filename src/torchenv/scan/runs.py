@@ -11,7 +11,7 @@ from torchenv.checkpoints.values import Checkpoint, Reader
 from torchenv.places import is_remote
 from torchenv.record import Environment, Run
 from torchenv.scan.index import Found, Index, Seen
-from torchenv.steps import is_copy, standing
+from torchenv.steps import is_copy, said, standing
 
 Verdict = Literal["readable", "unreadable", "unknown"]
 _NAMED = 10  # newer broken saves that the manifest names
@@ -139,13 +139,17 @@ def runs_of(index: Index, shown: Callable[[str], str]) -> list[Saves]:
         for address, each in seen.items():
             for found in each.found:
                 at = f"{address}{between}{found.name}" if found.name else address
-                parts = at.split(between)
-                where, step = standing(parts, first)
-                saves = runs.setdefault(between.join(parts[:where]) or between, {})
-                save = saves.get(parts[where])
+                run, _, name = at.rpartition(between)
+                path = at
+                if (step := said(name)) is None:
+                    parts = at.split(between)
+                    where, step = standing(parts, first)
+                    run, name = between.join(parts[:where]), parts[where]
+                    path = between.join(parts[: where + 1])
+                saves = runs.setdefault(run or between, {})
+                save = saves.get(name)
                 if save is None:
-                    path = shown(between.join(parts[: where + 1]))
-                    save = saves[parts[where]] = Save(path, parts[where], step)
+                    save = saves[name] = Save(shown(path), name, step)
                 save.parts.append(Part(shown(at), each, found))
     grouped = [
         Saves(shown(run), sorted(saves.values(), key=lambda save: save.order)) for run, saves in runs.items()
