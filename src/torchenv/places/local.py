@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from torchenv.checkpoints.tree import LocalTree, Tree
+from torchenv.checkpoints.tree import LocalTree, Tree, leads_out
 from torchenv.disk import Disk
 from torchenv.isolation import clone
 from torchenv.places import Carried, Folder, Place
@@ -32,7 +32,7 @@ class LocalPlace:
         return self.path.exists()
 
     def walk(self, known: Mapping[str, Folder]) -> Iterator[tuple[str, Folder]]:
-        root = self.path.resolve()
+        root = Path(os.path.realpath(self.path))
         if not root.is_dir():
             yield self.address, Folder(files=_one_file(self.path))
             return
@@ -56,7 +56,7 @@ class LocalPlace:
             waiting += [f"{path}{os.sep}{name}" for name in folder.folders]
 
     def tree(self, address: str) -> Tree:
-        return LocalTree(Path(address), self.path if self.path.is_dir() else self.path.parent)
+        return LocalTree(Path(address), self.path)
 
     def files(self) -> Mapping[str, int]:
         if not self.path.is_dir():
@@ -68,9 +68,9 @@ class LocalPlace:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(Path(entry.path))
-                    elif entry.is_file() and _inside(entry, self.path.resolve()):
+                    elif (status := _plain_file(entry, self.path)) is not None:
                         name = Path(entry.path).relative_to(self.path).as_posix()
-                        found[name] = entry.stat().st_size
+                        found[name] = status.st_size
         return dict(sorted(found.items()))
 
     def modified(self) -> float:
@@ -158,7 +158,10 @@ def _looked_at_again(path: str, before: Folder, root: Path) -> Folder:
     files = {}
     for name in before.files:
         at = f"{path}{os.sep}{name}"
-        status = os.lstat(at)
+        try:
+            status = os.lstat(at)
+        except FileNotFoundError:
+            return _listed(path, root)
         if stat.S_ISLNK(status.st_mode):
             return _listed(path, root)
         files[name] = [status.st_size, status.st_mtime_ns]
@@ -172,15 +175,21 @@ def _listed(path: str, root: Path) -> Folder:
             if entry.is_dir(follow_symlinks=False):
                 if not passed_over(entry.name):
                     folder.folders.append(entry.name)
-            elif is_part(entry.name) and entry.is_file() and _inside(entry, root):
-                status = entry.stat()
+            elif is_part(entry.name) and (status := _plain_file(entry, root)) is not None:
                 folder.files[entry.name] = [status.st_size, status.st_mtime_ns]
     folder.folders.sort(reverse=True)
     return folder
 
 
-def _inside(entry: os.DirEntry[str], root: Path) -> bool:
-    return not entry.is_symlink() or Path(entry.path).resolve().is_relative_to(root)
+def _plain_file(entry: os.DirEntry[str], root: Path) -> os.stat_result | None:
+    """Give the status of a file; None for what is none, leads out of `root`, or is gone meanwhile."""
+    try:
+        if not entry.is_file() or (entry.is_symlink() and leads_out(Path(entry.path), root)):
+            return None
+        return entry.stat()
+    except OSError:
+        # A link in a circle, or into what may not be looked at, is a file for nobody.
+        return None
 
 
 def _keep_times(origin: Path, path: Path) -> None:
