@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,18 @@ def test_a_scan_tells_people_who_reads_what_and_list_repeats_it(terminal: Termin
     assert "checkpoints: runs/a: step-200 cannot be read" in terminal.type("show", "1").out
     assert terminal.type("show", "1", "--json").json["checkpoints"] == [
         {"run": "runs/a", "newest": "step-200", "newest_readable": "step-100", "steps_behind": 100}
+    ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others take only text for a name")
+def test_a_run_whose_name_is_no_text_stops_no_scan(terminal: Terminal) -> None:
+    save(terminal.cwd / "runs" / os.fsdecode(b"\xff") / "step-300", "dcp-2.15.0")
+    ended = terminal.type("checkpoints", "scan")
+    assert ended.code == 0
+    assert "'runs/\\udcff' has names that are no UTF-8 text: the record leaves this run out" in ended.err
+    assert "runs/\\udcff: 1 save, newest complete: step-300" in ended.out
+    assert [line for line in terminal.type("list").out.splitlines() if line.startswith("runs")] == [
+        "runs/a: newest checkpoint step-200"
     ]
 
 

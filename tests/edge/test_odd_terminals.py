@@ -149,3 +149,17 @@ def test_a_file_that_the_disk_has_no_room_for_is_not_left_half_written(terminal:
     )
     assert done.returncode == 2
     assert not (terminal.cwd / "torchenv.toml").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
+def test_a_name_cannot_act_on_a_terminal_and_a_program_gets_it_as_it_is(terminal: Terminal) -> None:
+    name = "red\x1b[31m.pt"
+    (terminal.cwd / name).write_bytes(b"")
+    line = [sys.executable, "-m", "torchenv", "checkpoints", "scan", "."]
+    ours, theirs = os.openpty()
+    subprocess.run(line, cwd=terminal.cwd, env=terminal.environ, stdout=theirs, stderr=theirs, check=True)
+    os.close(theirs)
+    assert b"\x1b" not in os.read(ours, 10_000)
+    os.close(ours)
+    ended = terminal.type("checkpoints", "keep", name)
+    assert f"{terminal.cwd}/{name} cannot be kept" in ended.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -278,3 +279,15 @@ def test_numbers_in_names_ask_for_no_more_than_is_there(tmp_path: Path) -> None:
     for number in range(300):
         (tmp_path / "files" / f"m{number}x-1-of-99999999999.safetensors").touch()
     assert states(tmp_path) == {"ranks": "corrupt", "files": "corrupt"}
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_a_directory_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+    closed = save(tmp_path / "a" / "step-200", "dcp-2.14.1")
+    save(tmp_path / "a" / "step-100", "dcp-2.14.1")
+    closed.chmod(0)
+    said: list[str] = []
+    scan([place(tmp_path)], None, said.append)
+    assert said == [f"{closed} cannot be looked into: Permission denied"]
+    assert states(tmp_path) == {"a/step-100": "complete"}
+    closed.chmod(0o700)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -194,7 +194,7 @@ def _out(text: str) -> None:
     from torchenv.errors import ToolFailed
 
     try:
-        print(text)
+        print(_harmless(text, sys.stdout))
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -210,12 +210,21 @@ def _teller(arguments: Namespace) -> Callable[[str], None]:
         if not arguments.quiet:
             # News that nobody reads any more stops no work.
             with suppress(OSError):
-                print(text, file=sys.stderr)
+                print(_harmless(text, sys.stderr), file=sys.stderr)
 
     return say
 
 
 def _explain(error: TorchenvError) -> None:
-    print(f"error: {error.message}", file=sys.stderr)
+    print(_harmless(f"error: {error.message}", sys.stderr), file=sys.stderr)
     if error.hint:
-        print(f"hint: {error.hint}", file=sys.stderr)
+        print(_harmless(f"hint: {error.hint}", sys.stderr), file=sys.stderr)
+
+
+# Everything that may act on a terminal, but for the end of a line and the tab.
+_ACTS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
+
+
+def _harmless(text: str, stream: TextIO | None) -> str:
+    """Write what acts on a terminal as its number; a program gets every name as it is."""
+    return text.translate(_ACTS) if stream is not None and stream.isatty() else text

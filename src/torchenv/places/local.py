@@ -48,10 +48,12 @@ class LocalPlace:
                 else:
                     folder = _listed(path, root)
                 folder.changed = changed if changed < now - _SETTLED else 0
-            except OSError:
+            except OSError as error:
                 if path == self.address:
                     raise
-                continue  # gone meanwhile, or not ours to read
+                if not isinstance(error, FileNotFoundError):  # gone meanwhile
+                    yield path, Folder(closed=error.strerror or str(error))
+                continue
             yield path, folder
             waiting += [f"{path}{os.sep}{name}" for name in folder.folders]
 
