@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,22 @@ def test_nothing_is_written_into_the_original(tmp_path: Path, inside: str) -> No
         copied(source, to=source / inside)
     assert str(raised.value) == f"a copy cannot be inside its original, {source}"
     assert contents(source) == before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks the directory")
+def test_two_runs_never_write_one_copy(tmp_path: Path) -> None:
+    source = save(tmp_path / "a" / "step-200", "dcp-2.15.0")
+    said: list[str] = []
+
+    def second(done: int, total: int) -> None:
+        try:
+            copied(source)
+        except InputError as error:
+            said.append(error.message)
+
+    assert downgrade(str(source), OLD, progress=second).made
+    assert set(said) == {f"another run is writing {source}-for-2.14 just now"}
+    assert oldest_reader(tmp_path / "a" / "step-200-for-2.14") == "2.4"
 
 
 def test_a_disk_that_is_full_is_named_and_nothing_is_left(

@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from torchenv.checkpoints.tree import LocalTree, Tree, leads_out
 from torchenv.disk import Disk
+from torchenv.errors import InputError
 from torchenv.isolation import clone
 from torchenv.places import Carried, Folder, Place
 from torchenv.places.names import is_part, passed_over
@@ -99,9 +100,14 @@ class LocalDraft:
         self._final = path
         self._disk = Disk()
         self._directory = path.with_name(f".{path.name}.torchenv-new")
-        # What a run that was stopped has left is of no use.
-        self._disk.delete(self._directory)
+        self._handle: int | None = None
+        if self._directory.exists():
+            self._lock()
+            # What a run that was stopped has left is of no use.
+            self._disk.delete(self._directory)
+            self._unlock()
         self._disk.make_directory(self._directory)
+        self._lock()
 
     def write(self, name: str, data: bytes) -> None:
         path = self._room_for(name)
@@ -140,9 +146,29 @@ class LocalDraft:
     def finish(self) -> None:
         self._disk.make_directory(self._final.parent)
         self._disk.rename(self._directory, self._final)
+        self._unlock()
 
     def abandon(self) -> None:
         self._disk.delete(self._directory)
+        self._unlock()
+
+    def _lock(self) -> None:
+        # Windows opens no directory; there, a file that another run has open is in the way by itself.
+        if os.name == "posix":
+            self._handle = os.open(self._directory, os.O_RDONLY)
+            # NFS locks nothing that is not open for writing, as no directory is.
+            held: bool | None = None
+            with suppress(OSError):
+                held = self._disk.try_to_lock(self._handle)
+            if held is False:
+                self._unlock()
+                hint = "wait for it to end"
+                raise InputError(f"another run is writing {self._final} just now", hint=hint)
+
+    def _unlock(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
 
     def _room_for(self, name: str) -> Path:
         path = self._directory / name
