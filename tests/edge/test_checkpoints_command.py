@@ -152,7 +152,9 @@ def test_keep_verify_and_release(terminal: Terminal) -> None:
     assert terminal.type("checkpoints", "verify", "--json").json["changes"] == [
         {"path": "runs/a/step-100", "file": "__0_0.distcp", "what": "changed"}
     ]
-    assert terminal.type("checkpoints", "keep", "--release", step).code == 0
+    released = terminal.type("checkpoints", "keep", "--release", step, "--json")
+    assert (released.code, released.json["kept"]) == (0, [])
+    assert [each["path"] for each in released.json["released"]] == ["runs/a/step-100"]
     assert terminal.type("checkpoints", "verify").code == 0
 
 
