@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,18 @@ def test_a_scan_tells_people_who_reads_what_and_list_repeats_it(terminal: Termin
     ]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="others take only text for a name")
+def test_a_run_whose_name_is_no_text_stops_no_scan(terminal: Terminal) -> None:
+    save(terminal.cwd / "runs" / os.fsdecode(b"\xff") / "step-300", "dcp-2.15.0")
+    ended = terminal.type("checkpoints", "scan")
+    assert ended.code == 0
+    assert "'runs/\\udcff' has names that are no UTF-8 text: the record leaves this run out" in ended.err
+    assert "runs/\\udcff: 1 save, newest complete: step-300" in ended.out
+    assert [line for line in terminal.type("list").out.splitlines() if line.startswith("runs")] == [
+        "runs/a: newest checkpoint step-200"
+    ]
+
+
 @pytest.mark.parametrize("action", ["scan", "show"])
 def test_names_that_could_run_code_are_named_and_the_code_is_1(terminal: Terminal, action: str) -> None:
     # Case 35.
@@ -139,7 +152,9 @@ def test_keep_verify_and_release(terminal: Terminal) -> None:
     assert terminal.type("checkpoints", "verify", "--json").json["changes"] == [
         {"path": "runs/a/step-100", "file": "__0_0.distcp", "what": "changed"}
     ]
-    assert terminal.type("checkpoints", "keep", "--release", step).code == 0
+    released = terminal.type("checkpoints", "keep", "--release", step, "--json")
+    assert (released.code, released.json["kept"]) == (0, [])
+    assert [each["path"] for each in released.json["released"]] == ["runs/a/step-100"]
     assert terminal.type("checkpoints", "verify").code == 0
 
 

@@ -151,11 +151,15 @@ def test_a_file_that_the_disk_has_no_room_for_is_not_left_half_written(terminal:
     assert not (terminal.cwd / "torchenv.toml").exists()
 
 
-def test_what_a_terminal_would_obey_is_spelled_out(terminal: Terminal) -> None:
-    host = json.loads(HOST.read_text("utf-8"))
-    host["nvidia"]["devices"][0]["name"] = "\x1b]0;owned\x07GeForce RTX 4090"
-    path = terminal.cwd / "host.json"
-    path.write_text(json.dumps(host), "utf-8")
-    ended = terminal.type("create", "2.15", "--host", path.name, "--devices", "7")
-    assert ended.code == 2
-    assert ended.err.endswith("hint: it has 0 (\\x1b]0;owned\\x07GeForce RTX 4090)\n")
+@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo-terminals")
+def test_a_name_cannot_act_on_a_terminal_and_a_program_gets_it_as_it_is(terminal: Terminal) -> None:
+    name = "red\x1b[31m.pt"
+    (terminal.cwd / name).write_bytes(b"")
+    line = [sys.executable, "-m", "torchenv", "checkpoints", "scan", "."]
+    ours, theirs = os.openpty()
+    subprocess.run(line, cwd=terminal.cwd, env=terminal.environ, stdout=theirs, stderr=theirs, check=True)
+    os.close(theirs)
+    assert b"\x1b" not in os.read(ours, 10_000)
+    os.close(ours)
+    ended = terminal.type("checkpoints", "keep", name)
+    assert f"{terminal.cwd}/{name} cannot be kept" in ended.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -225,3 +226,68 @@ def test_a_root_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError) as raised:
         scanned(tmp_path / "none")
     assert str(raised.value) == f"{tmp_path}/none is not there"
+
+
+def test_a_link_in_a_circle_hides_nothing_beside_it(tmp_path: Path) -> None:
+    step = save(tmp_path / "a" / "step-100", "dcp-2.14.1")
+    (step / "loop.pt").symlink_to("loop.pt")
+    (step / "latest").symlink_to("latest")
+    (tmp_path / "a" / "me").symlink_to("me")
+    (tmp_path / "a" / "up.pt").symlink_to("..")
+    assert states(tmp_path) == {"a/step-100": "complete"}
+    assert sorted(place(step).files()) == [".metadata", "__0_0.distcp"]
+    with pytest.raises(InputError) as raised:
+        scanned(tmp_path / "a" / "me")
+    assert "cannot be looked into" in str(raised.value)
+
+
+def test_a_file_that_is_named_itself_may_be_a_link(tmp_path: Path) -> None:
+    file = tmp_path / "blobs" / "0123"
+    file.parent.mkdir()
+    file.write_bytes(archive(b"\x80\x02}q\x00."))
+    link = tmp_path / "snapshots" / "model.pt"
+    link.parent.mkdir()
+    link.symlink_to(file)
+    assert states(link.parent) == {}
+    assert [found.state for _, _, _, found in scanned(link)] == ["complete"]
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "said"),
+    [
+        (".metadata", b"", ".metadata: a pickle of 2199023255552 bytes is not opened"),
+        ("a.safetensors", b"\0\0\0\0\0\1\0\0{", "a.safetensors: it is not what safetensors writes"),
+        ("a.safetensors.index.json", b"{", "a.safetensors.index.json: it is not what safetensors writes"),
+        ("a.pt", b"PK\3\4", "the archive cannot be read: File is not a zip file"),
+    ],
+)
+def test_a_file_of_terabytes_is_not_read(tmp_path: Path, name: str, start: bytes, said: str) -> None:
+    with (tmp_path / name).open("wb") as file:
+        file.write(start)
+        try:
+            file.truncate(2 << 40)
+        except OSError:
+            pytest.skip("this file system has no such large files")
+    ((*_, found),) = scanned(tmp_path)
+    assert (found.state, [message for _, message in found.problems]) == ("corrupt", [said])
+
+
+def test_numbers_in_names_ask_for_no_more_than_is_there(tmp_path: Path) -> None:
+    (tmp_path / "ranks").mkdir()
+    (tmp_path / "ranks" / "__99999999999.metadata").touch()
+    (tmp_path / "files").mkdir()
+    for number in range(300):
+        (tmp_path / "files" / f"m{number}x-1-of-99999999999.safetensors").touch()
+    assert states(tmp_path) == {"ranks": "corrupt", "files": "corrupt"}
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_a_directory_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+    closed = save(tmp_path / "a" / "step-200", "dcp-2.14.1")
+    save(tmp_path / "a" / "step-100", "dcp-2.14.1")
+    closed.chmod(0)
+    said: list[str] = []
+    scan([place(tmp_path)], None, said.append)
+    assert said == [f"{closed} cannot be looked into: Permission denied"]
+    assert states(tmp_path) == {"a/step-100": "complete"}
+    closed.chmod(0o700)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,58 @@ def test_what_is_in_its_place_is_never_replaced(tmp_path: Path) -> None:
         copied(source, to=taken)
     assert str(raised.value) == f"{taken} is there already and is no copy of {source} for 2.14"
     assert contents(taken) == before
+
+
+@pytest.mark.parametrize("inside", ["copy", "../alias/copy", "."])
+def test_nothing_is_written_into_the_original(tmp_path: Path, inside: str) -> None:
+    source = save(tmp_path / "a" / "step-200", "dcp-2.15.0")
+    (tmp_path / "a" / "alias").symlink_to("step-200")
+    before = contents(source)
+    with pytest.raises(InputError) as raised:
+        copied(source, to=source / inside)
+    assert str(raised.value) == f"a copy cannot be inside its original, {source}"
+    assert contents(source) == before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks the directory")
+def test_two_runs_never_write_one_copy(tmp_path: Path) -> None:
+    source = save(tmp_path / "a" / "step-200", "dcp-2.15.0")
+    said: list[str] = []
+
+    def second(done: int, total: int) -> None:
+        try:
+            copied(source)
+        except InputError as error:
+            said.append(error.message)
+
+    assert downgrade(str(source), OLD, progress=second).made
+    assert set(said) == {f"another run is writing {source}-for-2.14 just now"}
+    assert oldest_reader(tmp_path / "a" / "step-200-for-2.14") == "2.4"
+
+
+def test_a_disk_that_is_full_is_named_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = save(tmp_path / "a" / "step-200", "dcp-2.15.0")
+
+    def full(*_: object) -> bool:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("torchenv.places.local.clone", full)
+    with pytest.raises(OSError, match="No space left") as raised:
+        copied(source)
+    assert raised.value.filename == f"{source}-for-2.14"
+    assert [each.name for each in source.parent.iterdir()] == ["step-200"]
+
+
+@pytest.mark.parametrize("written", ["v2.14", " 2.14", "2.14+cu126", "2.14rc1"])
+def test_a_copy_goes_by_the_plain_version(workspace: Workspace, written: str) -> None:
+    assert Target.of(written, workspace.store.read(), "linux").torch == "2.14"
+
+
+def test_a_run_without_a_complete_save_is_told(tmp_path: Path) -> None:
+    save(tmp_path / "a" / "step-200", "dcp-truncmeta")
+    assert whole_runs(tmp_path, newest=True) == ((), (f"{tmp_path}/a: none of its saves is complete",))
 
 
 def test_what_a_stopped_run_left_is_in_nobodys_way(tmp_path: Path) -> None:

@@ -123,3 +123,25 @@ def test_what_is_not_kept_cannot_be_verified_or_released(workspace: Workspace) -
         with pytest.raises(InputError) as raised:
             act()
         assert str(raised.value) == "runs/b is not kept"
+
+
+@pytest.mark.parametrize("copy", [False, True])
+def test_what_changes_while_it_is_read_is_not_kept(workspace: Workspace, *, copy: bool) -> None:
+    step = save(workspace.directory / "runs" / "a" / "step-100", "dcp-2.14.1")
+
+    def grow(done: int, total: int) -> None:
+        (step / "__1_0.distcp").write_bytes(b"more")
+
+    with pytest.raises(NothingSuits) as raised:
+        keep(str(step), workspace.store, copy=copy, system="linux", progress=grow)
+    assert str(raised.value) == f"{step} changed while it was read"
+    assert workspace.store.read().kept == ()
+
+
+def test_keeping_again_without_a_copy_forgets_no_copy(workspace: Workspace) -> None:
+    step = save(workspace.directory / "runs" / "a" / "step-100", "dcp-2.14.1")
+    copied = kept(workspace, step, copy=True).kept.copy
+    assert copied is not None
+    assert kept(workspace, step).kept.copy == copied
+    (workspace.directory / copied / ".metadata").unlink()
+    assert changes(workspace) == (Change(copied, ".metadata", "missing"),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -98,10 +98,24 @@ def _scan_and_record(
         lines = tuple(run_line(run, scanned.judge) for run in scanned.runs)
         if before is None or before.roots != index.roots:
             store.write_index(index.to_json())
-        after = replace(manifest.record_runs(lines), kept=_judged_anew(manifest.kept, scanned))
+        after = replace(
+            manifest.record_runs(_recordable(lines, say)), kept=_judged_anew(manifest.kept, scanned)
+        )
         if after != manifest:
             store.write(after)
     return scanned, lines
+
+
+def _recordable(lines: Iterable[Run], say: Say) -> Iterator[Run]:
+    """Leave out the runs that the manifest cannot name: TOML takes only text, a file system any bytes."""
+    for line in lines:
+        names = (line.path, line.newest or "", *line.newest_readable.values(), *line.broken)
+        try:
+            "".join(names).encode()
+        except UnicodeEncodeError:
+            say(f"{line.path!a} has names that are no UTF-8 text: the record leaves this run out")
+        else:
+            yield line
 
 
 def read_index(store: Store) -> Index | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,9 @@ class Target:
             and Version(each.torch).release[: len(torch.release)] == torch.release
         ]
         oldest = min(pythons, key=Version, default=None)
-        return cls(torch=text, python=oldest, system=system)
+        # 2.14 for v2.14 and 2.14+cu126 as well: copies go by this name.
+        plain = ".".join(map(str, torch.release))
+        return cls(torch=plain, python=oldest, system=system)
 
     @property
     def plain_path(self) -> bool:
@@ -83,8 +86,10 @@ def downgrade(
     a copy could not be read either; then nothing is made.
     """
     there = place(source)
-    checkpoint = _inspected(there)
     aim = to or f"{source}-for-{target.torch}"
+    if _is_within(aim, source):
+        raise InputError(f"a copy cannot be inside its original, {source}", hint="name another place")
+    checkpoint = _inspected(there)
     if target.is_read(checkpoint.reader) and checkpoint.state == "complete":
         why = f"torch {target.torch} reads it as it is"
         return Copied(source=source, copy=source, made=False, why=why)
@@ -108,6 +113,12 @@ def downgrade(
     )
 
 
+def _is_within(aim: str, source: str) -> bool:
+    if is_remote(aim) or is_remote(source):
+        return f"{aim}/".startswith(f"{source}/")
+    return Path(os.path.realpath(aim)).is_relative_to(os.path.realpath(source))
+
+
 def downgrade_runs(
     root: str, target: Target, *, newest: bool, to: str | None, copy: bool, progress: Progress, say: Say
 ) -> tuple[tuple[Copied, ...], tuple[str, ...]]:
@@ -121,6 +132,8 @@ def downgrade_runs(
     refused: list[str] = []
     for run in runs_of(index, str):
         complete = [save for save in run.saves if save.complete]
+        if not complete:
+            refused.append(f"{run.path}: none of its saves is complete")
         for save in complete[-1:] if newest else complete:
             for path in _distributed(save, index, target):
                 aim = _aim(save, path, root, to, target)
@@ -218,6 +231,11 @@ def _written(
             draft.write(name, each.data)
         _check(draft, goal.address, sizes, rewritten)
         draft.finish()
+    except OSError as error:
+        draft.abandon()
+        # A full disk does not say which.
+        error.filename = error.filename or goal.address
+        raise
     except BaseException:
         draft.abandon()
         raise

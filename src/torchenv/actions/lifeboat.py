@@ -55,7 +55,8 @@ class Change:
 def keep(address: str, store: Store, *, copy: bool, system: str, progress: Progress) -> Keeping:
     """Record the hash of every file of a checkpoint, and with `copy` bring it into the workspace.
 
-    Raises `InputError` where there is no checkpoint, `NothingSuits` where it is not complete.
+    Raises `InputError` where there is no checkpoint, `NothingSuits` where it is not complete, or is still
+    being written.
     """
     there = place(address)
     paths = Paths.of(store)
@@ -68,7 +69,9 @@ def keep(address: str, store: Store, *, copy: bool, system: str, progress: Progr
     if wrong:
         said = "; ".join(message for _, message in wrong)
         raise NothingSuits(f"{address} cannot be kept: {said}", hint="keep one that is complete")
+    changed = there.modified()
     hashes = hash_files(there, progress)
+    _refuse_changing(there, hashes, changed)
     digest = digest_of(hashes)
     before = store.read()
     judge = Judge(index, before.environments, system)
@@ -80,19 +83,28 @@ def keep(address: str, store: Store, *, copy: bool, system: str, progress: Progr
         manifest = store.read()
         if copy:
             target = store.kept_path(digest).with_suffix("")
-            carried = _copied(there, place(target), hashes)
+            carried = _copied(there, place(target), hashes, changed)
             copied = paths.shown(str(target.absolute()))
+        else:
+            same = (each for each in manifest.kept if (each.path, each.digest) == (shown, digest))
+            copied = next((each.copy for each in same), None)
         kept = Kept(
             path=shown,
             digest=digest,
             readable_by=tuple(sorted(reading)),
-            saved=datetime.fromtimestamp(int(there.modified()), UTC),
+            saved=datetime.fromtimestamp(int(changed), UTC),
             copy=copied,
         )
         store.write_kept(digest, _listing(shown, hashes))
         store.write(manifest.keep(kept))
     sizes = [each.bytes for each in hashes.values()]
     return Keeping(kept=kept, files=len(sizes), bytes=sum(sizes), carried=carried)
+
+
+def _refuse_changing(there: Place, hashes: Mapping[str, Hashed], changed: float) -> None:
+    if there.files() != {name: each.bytes for name, each in hashes.items()} or there.modified() != changed:
+        hint = "keep it once its save is finished"
+        raise NothingSuits(f"{there.address} changed while it was read", hint=hint)
 
 
 def release(address: str, store: Store) -> Kept:
@@ -159,12 +171,13 @@ def _hash(there: Place, name: str) -> Hashed:
     return Hashed(size, digest.hexdigest())
 
 
-def _copied(there: Place, target: Place, hashes: Mapping[str, Hashed]) -> tuple[Carried, ...]:
+def _copied(there: Place, target: Place, hashes: Mapping[str, Hashed], changed: float) -> tuple[Carried, ...]:
     if target.exists():
         return ()  # its name is its digest: this checkpoint is there already
     draft = target.draft()
     try:
         carried = tuple(draft.take(there, name) for name in hashes)
+        _refuse_changing(there, hashes, changed)
         draft.finish()
     except BaseException:
         draft.abandon()

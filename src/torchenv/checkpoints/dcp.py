@@ -9,7 +9,7 @@ from typing import Any
 
 from torchenv.checkpoints.coverage import covers
 from torchenv.checkpoints.inert import Damaged, Global, Hidden, Made, Map
-from torchenv.checkpoints.pickles import Walk, walk
+from torchenv.checkpoints.pickles import LARGEST, Walk, walk
 from torchenv.checkpoints.records import (
     INDEX,
     METADATA,
@@ -28,7 +28,7 @@ from torchenv.checkpoints.records import (
 )
 from torchenv.checkpoints.rules import rules
 from torchenv.checkpoints.tree import Tree
-from torchenv.checkpoints.values import Checkpoint, Note, Reader, State, foreign_names, shown, some
+from torchenv.checkpoints.values import Checkpoint, Note, Reader, State, foreign_names, gaps, shown, some
 from torchenv.garbage import no_garbage_collection
 
 GLOBAL = ".metadata"
@@ -95,11 +95,10 @@ def inspect(tree: Tree) -> Checkpoint:
     if not indexes:
         look.problem("incomplete", "no-metadata", _unfinished(sizes))
     for index in indexes:
-        look.read(tree, index)
+        look.read(tree, index, sizes[index])
     if GLOBAL not in sizes and ranks:
         look.codes.append("dcp-rank-local")
-        missing = sorted(set(range(max(ranks) + 1)) - set(ranks))
-        if missing:
+        if missing := gaps(ranks, range(max(ranks) + 1)):
             message = f"no metadata of rank {some(missing)}"
             look.problem("incomplete", "rank-metadata-missing", message)
     if look.state != "corrupt" and indexes:
@@ -139,7 +138,10 @@ class _Look:
         if self.state != "corrupt":
             self.state = state
 
-    def read(self, tree: Tree, index: str) -> None:
+    def read(self, tree: Tree, index: str, size: int) -> None:
+        if size > LARGEST:
+            self.problem("corrupt", "pickle-too-large", f"{index}: a pickle of {size} bytes is not opened")
+            return
         try:
             facts, listing = read_listing(tree.read(index))
         except Damaged as damaged:

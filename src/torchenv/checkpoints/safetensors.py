@@ -14,7 +14,7 @@ from torchenv.checkpoints.inert import Damaged
 from torchenv.checkpoints.records import Piece, Shape
 from torchenv.checkpoints.rules import rules
 from torchenv.checkpoints.tree import Tree
-from torchenv.checkpoints.values import Checkpoint, Note, State, shown, some
+from torchenv.checkpoints.values import Checkpoint, Note, State, gaps, shown, some
 
 SUFFIX = ".safetensors"
 INDEX = ".safetensors.index.json"
@@ -78,6 +78,8 @@ def read_file(tree: Tree, name: str, size: int) -> File:
     length = int.from_bytes(tree.read(name, 0, 8).ljust(8, b"\xff"), "little")
     if length > size - 8:
         raise Damaged("header-damaged", "the file ends inside its header")
+    if length > _LARGEST:
+        raise Damaged("header-damaged", "it is not what safetensors writes")
     header = _json(tree.read(name, 8, length))
     about = header.pop("__metadata__", {})
     if not isinstance(about, dict):
@@ -150,7 +152,8 @@ def _check_index(
     tree: Tree, index: str, sizes: Mapping[str, int], files: Mapping[str, File]
 ) -> list[tuple[State, Note]]:
     try:
-        weights = _json(tree.read(index)).get("weight_map")
+        # One byte more than may be there, so that what is longer is seen to be.
+        weights = _json(tree.read(index, 0, _LARGEST + 1)).get("weight_map")
     except (Damaged, OSError) as error:
         return [("corrupt", Note("index-damaged", f"{shown(index)}: {error}"))]
     if not isinstance(weights, dict):
@@ -176,14 +179,13 @@ def _check_numbers(names: list[str]) -> list[tuple[State, Note]]:
             sets.setdefault((rank or "", stem, count), set()).add(int(number))
             if rank:
                 ranks.add(int(rank))
-    gaps = [
+    missing = [
         f"{stem or 'file'} {number} of {int(count)}"
         for (_, stem, count), numbers in sets.items()
-        for number in range(1, min(int(count), 100_000) + 1)
-        if number not in numbers
+        for number in gaps(numbers, range(1, int(count) + 1))
     ]
-    gaps += [f"shard {rank}" for rank in range(1, min(max(ranks, default=0), 100_000)) if rank not in ranks]
-    return [("incomplete", Note("shard-missing", f"{some(gaps)} is not there"))] if gaps else []
+    missing += [f"shard {rank}" for rank in gaps(ranks, range(1, max(ranks, default=0)))]
+    return [("incomplete", Note("shard-missing", f"{some(missing)} is not there"))] if missing else []
 
 
 def _check_pieces(files: Mapping[str, File]) -> list[tuple[State, Note]]:
@@ -194,10 +196,12 @@ def _check_pieces(files: Mapping[str, File]) -> list[tuple[State, Note]]:
             start = file.offsets.get(name)
             if start is not None and len(start) == len(shape):
                 pieces.setdefault(name, []).append(Piece(start, shape))
-    gaps = []
+    uncovered = []
     for name, parts in pieces.items():
         ends = [tuple(map(sum, zip(*part, strict=True))) for part in parts]
         whole = tuple(map(max, zip(*ends, strict=True)))
         if covers(whole, parts) is False:
-            gaps.append(name)
-    return [("incomplete", Note("chunks-missing", f"chunks do not cover {some(gaps)}"))] if gaps else []
+            uncovered.append(name)
+    if not uncovered:
+        return []
+    return [("incomplete", Note("chunks-missing", f"chunks do not cover {some(uncovered)}"))]

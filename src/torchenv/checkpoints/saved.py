@@ -105,10 +105,9 @@ class _Archive:
     """A zip archive, as torch writes it: with one directory, of any name, around it all."""
 
     def __init__(self, tree: Tree, name: str, size: int) -> None:
-        self._file = TreeFile(tree, name, size)
-        self._size = size
+        self._tree, self._name, self._size = tree, name, size
         try:
-            with zipfile.ZipFile(self._file) as archive:
+            with zipfile.ZipFile(TreeFile(tree, name, size)) as archive:
                 infos = archive.infolist()
         except (
             zipfile.BadZipFile,
@@ -128,17 +127,17 @@ class _Archive:
     def read(self, name: str) -> bytes:
         """Give a member; its checksum is not looked at, since torch can be told to write none."""
         info = self.members[name]
-        if info.file_size > LARGEST or info.file_size > _INFLATES * self._size + (1 << 20):
-            message = f"{name} would have {info.file_size} bytes, in an archive of {self._size}"
+        most = max(info.file_size, info.compress_size)
+        if most > LARGEST or info.file_size > _INFLATES * self._size + (1 << 20):
+            message = f"{name} would have {most} bytes, in an archive of {self._size}"
             raise Damaged("archive-bomb", message)
         try:
-            self._file.seek(info.header_offset)
-            header = self._file.read(30)
+            header = self._tree.read(self._name, max(0, info.header_offset), 30)
             if header[:4] != ZIP or len(header) < 30:
                 raise Damaged("archive-damaged", f"{name} is not where the archive says")
             lengths = struct.unpack_from("<HH", header, 26)
-            self._file.seek(sum(lengths), 1)
-            raw = self._file.read(info.compress_size)
+            at = info.header_offset + 30 + sum(lengths)
+            raw = self._tree.read(self._name, at, info.compress_size)
             if info.compress_type == zipfile.ZIP_DEFLATED:
                 raw = zlib.decompressobj(-15).decompress(raw, max(info.file_size, 1))
         except (OSError, zlib.error) as error:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
+
+_MOST = 256 << 20  # bytes; the directory of an archive with 100,000 storages has 10 MB
 
 
 class Tree(Protocol):
@@ -34,7 +37,7 @@ class LocalTree:
     def __init__(self, path: Path, root: Path | None = None) -> None:
         self._directory = path if path.is_dir() else path.parent
         self._only = None if path.is_dir() else path.name
-        self._root = (root or self._directory).resolve()
+        self._root = root or self._directory
         self.path = str(path)
 
     def sizes(self) -> Mapping[str, int]:
@@ -45,7 +48,7 @@ class LocalTree:
         sizes = {}
         for name, path in sorted(found):
             try:
-                if path.is_symlink() and not path.resolve().is_relative_to(self._root):
+                if path.is_symlink() and leads_out(path, self._root):
                     continue
                 status = path.stat()
             except OSError:
@@ -61,8 +64,17 @@ class LocalTree:
             return file.read() if length is None else file.read(length)
 
 
+def leads_out(link: Path, root: Path) -> bool:
+    """Whether a link leads out of a directory; one in a circle leads nowhere."""
+    # Path.resolve() raises RuntimeError for a circle before Python 3.13; this gives a path that is not there.
+    return not Path(os.path.realpath(link)).is_relative_to(os.path.realpath(root))
+
+
 class TreeFile(io.RawIOBase):
-    """One file of a tree as a seekable file, for what reads its parts by itself (`zipfile`)."""
+    """One file of a tree as a seekable file, for what reads its parts by itself (`zipfile`).
+
+    It gives no part of more than `_MOST` bytes: an archive says itself how large its directory is.
+    """
 
     def __init__(self, tree: Tree, name: str, size: int) -> None:
         self._tree = tree
@@ -88,6 +100,9 @@ class TreeFile(io.RawIOBase):
 
     def read(self, length: int = -1) -> bytes:
         left = max(0, self._size - self._at)
-        data = self._tree.read(self._name, self._at, left if length < 0 else min(length, left))
+        asked = left if length < 0 else min(length, left)
+        if asked > _MOST:
+            raise OSError(errno.EFBIG, f"a part of {asked} bytes is not read")
+        data = self._tree.read(self._name, self._at, asked)
         self._at += len(data)
         return data

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 from packaging.version import Version
@@ -13,6 +14,7 @@ State = Literal["complete", "incomplete", "corrupt"]
 Certainty = Literal["confirmed", "inferred", "unknown"]
 
 _SHOWN, _LONGEST = 5, 200  # names in one message, characters of each
+_NAMED = 100  # numbers that are not there
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,12 @@ def foreign_names(names: Iterable[object]) -> Note:
     """Say that names were found which could run code, and that nothing was opened."""
     message = f"it would import names that no release writes, which could run code: {some(names)}"
     return Note("foreign-names", f"{message}; not opened")
+
+
+def gaps(numbers: Collection[int], wanted: range) -> list[int]:
+    """Give the first of the wanted numbers that are not there: a name may ask for billions."""
+    there = set(numbers)
+    return list(islice((number for number in wanted if number not in there), _NAMED))
 
 
 def some(names: Iterable[object]) -> str:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -190,16 +190,11 @@ def _parser(program: str, says: str) -> Parser:
     return parser
 
 
-# A host file or a checkpoint that came from elsewhere may hold what a terminal would obey.
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
-
-
 def _out(text: str) -> None:
     from torchenv.errors import ToolFailed
 
     try:
-        # What a program reads stays as it is: a path may hold such a character too.
-        print(text.translate(_CONTROLS) if sys.stdout is not None and sys.stdout.isatty() else text)
+        print(_harmless(text, sys.stdout))
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -215,12 +210,21 @@ def _teller(arguments: Namespace) -> Callable[[str], None]:
         if not arguments.quiet:
             # News that nobody reads any more stops no work.
             with suppress(OSError):
-                print(text.translate(_CONTROLS), file=sys.stderr)
+                print(_harmless(text, sys.stderr), file=sys.stderr)
 
     return say
 
 
 def _explain(error: TorchenvError) -> None:
-    print(f"error: {error.message}".translate(_CONTROLS), file=sys.stderr)
+    print(_harmless(f"error: {error.message}", sys.stderr), file=sys.stderr)
     if error.hint:
-        print(f"hint: {error.hint}".translate(_CONTROLS), file=sys.stderr)
+        print(_harmless(f"hint: {error.hint}", sys.stderr), file=sys.stderr)
+
+
+# Everything that may act on a terminal, but for the end of a line and the tab.
+_ACTS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
+
+
+def _harmless(text: str, stream: TextIO | None) -> str:
+    """Write what acts on a terminal as its number; a program gets every name as it is."""
+    return text.translate(_ACTS) if stream is not None and stream.isatty() else text

@@ -117,8 +117,12 @@ def _keep(arguments: Namespace, context: Context) -> int:
 
     addresses = [address_of(each, context.cwd) for each in arguments.paths]
     if arguments.release:
-        for each in addresses:
-            context.say(f"{release(each, context.store).path} is kept no longer; its files stay as they are")
+        released = [release(each, context.store) for each in addresses]
+        for one in released:
+            context.say(f"{one.path} is kept no longer; its files stay as they are")
+        if arguments.json:
+            document = {"schema": "torchenv.kept/1", "kept": [], "released": list(map(as_json, released))}
+            context.print_json(document)
         return 0
     kept = []
     for each in addresses:

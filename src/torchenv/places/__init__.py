@@ -27,11 +27,13 @@ class Folder:
 
     `files` gives size and time of change of each, as a list of two: equal lists, equal file. `changed` is
     when names were added or removed; 0 where that is not known or too recent to tell. `folders` are in it.
+    `closed` says why it could not be looked into.
     """
 
     changed: int = 0
     files: dict[str, list[int]] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
+    closed: str = ""
 
 
 class Draft(Protocol):

@@ -9,8 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from torchenv.checkpoints.tree import LocalTree, Tree
+from torchenv.checkpoints.tree import LocalTree, Tree, leads_out
 from torchenv.disk import Disk
+from torchenv.errors import InputError
 from torchenv.isolation import clone
 from torchenv.places import Carried, Folder, Place
 from torchenv.places.names import is_part, passed_over
@@ -31,7 +32,7 @@ class LocalPlace:
         return self.path.exists()
 
     def walk(self, known: Mapping[str, Folder]) -> Iterator[tuple[str, Folder]]:
-        root = self.path.resolve()
+        root = Path(os.path.realpath(self.path))
         if not root.is_dir():
             yield self.address, Folder(files=_one_file(self.path))
             return
@@ -47,15 +48,17 @@ class LocalPlace:
                     folder.changed = changed if changed < now - _SETTLED else 0
                 else:
                     folder = before
-            except OSError:
+            except OSError as error:
                 if path == self.address:
                     raise
-                continue  # gone meanwhile, or not ours to read
+                if not isinstance(error, FileNotFoundError):  # gone meanwhile
+                    yield path, Folder(closed=error.strerror or str(error))
+                continue
             yield path, folder
             waiting += [f"{path}{os.sep}{name}" for name in folder.folders]
 
     def tree(self, address: str) -> Tree:
-        return LocalTree(Path(address), self.path if self.path.is_dir() else self.path.parent)
+        return LocalTree(Path(address), self.path)
 
     def files(self) -> Mapping[str, int]:
         if not self.path.is_dir():
@@ -67,9 +70,9 @@ class LocalPlace:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(Path(entry.path))
-                    elif entry.is_file() and _inside(entry, self.path.resolve()):
+                    elif (status := _plain_file(entry, self.path)) is not None:
                         name = Path(entry.path).relative_to(self.path).as_posix()
-                        found[name] = entry.stat().st_size
+                        found[name] = status.st_size
         return dict(sorted(found.items()))
 
     def modified(self) -> float:
@@ -96,9 +99,14 @@ class LocalDraft:
         self._final = path
         self._disk = Disk()
         self._directory = path.with_name(f".{path.name}.torchenv-new")
-        # What a run that was stopped has left is of no use.
-        self._disk.delete(self._directory)
+        self._handle: int | None = None
+        if self._directory.exists():
+            self._lock()
+            # What a run that was stopped has left is of no use.
+            self._disk.delete(self._directory)
+            self._unlock()
         self._disk.make_directory(self._directory)
+        self._lock()
 
     def write(self, name: str, data: bytes) -> None:
         path = self._room_for(name)
@@ -137,9 +145,29 @@ class LocalDraft:
     def finish(self) -> None:
         self._disk.make_directory(self._final.parent)
         self._disk.rename(self._directory, self._final)
+        self._unlock()
 
     def abandon(self) -> None:
         self._disk.delete(self._directory)
+        self._unlock()
+
+    def _lock(self) -> None:
+        # Windows opens no directory; there, a file that another run has open is in the way by itself.
+        if os.name == "posix":
+            self._handle = os.open(self._directory, os.O_RDONLY)
+            # NFS locks nothing that is not open for writing, as no directory is.
+            held: bool | None = None
+            with suppress(OSError):
+                held = self._disk.try_to_lock(self._handle)
+            if held is False:
+                self._unlock()
+                hint = "wait for it to end"
+                raise InputError(f"another run is writing {self._final} just now", hint=hint)
+
+    def _unlock(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
 
     def _room_for(self, name: str) -> Path:
         path = self._directory / name
@@ -155,7 +183,10 @@ def _one_file(path: Path) -> dict[str, list[int]]:
 def _as_before(path: str, before: Folder) -> bool:
     # No name came or went, so its files need only be asked for their sizes: half of what listing costs.
     for name, stamp in before.files.items():
-        status = os.lstat(f"{path}{os.sep}{name}")
+        try:
+            status = os.lstat(f"{path}{os.sep}{name}")
+        except FileNotFoundError:
+            return False
         # A link has the size and time of what it leads to, which listing finds out.
         if status.st_size != stamp[0] or status.st_mtime_ns != stamp[1]:
             return False
@@ -169,15 +200,21 @@ def _listed(path: str, root: Path) -> Folder:
             if entry.is_dir(follow_symlinks=False):
                 if not passed_over(entry.name):
                     folder.folders.append(entry.name)
-            elif is_part(entry.name) and entry.is_file() and _inside(entry, root):
-                status = entry.stat()
+            elif is_part(entry.name) and (status := _plain_file(entry, root)) is not None:
                 folder.files[entry.name] = [status.st_size, status.st_mtime_ns]
     folder.folders.sort(reverse=True)
     return folder
 
 
-def _inside(entry: os.DirEntry[str], root: Path) -> bool:
-    return not entry.is_symlink() or Path(entry.path).resolve().is_relative_to(root)
+def _plain_file(entry: os.DirEntry[str], root: Path) -> os.stat_result | None:
+    """Give the status of a file; None for what is none, leads out of `root`, or is gone meanwhile."""
+    try:
+        if not entry.is_file() or (entry.is_symlink() and leads_out(Path(entry.path), root)):
+            return None
+        return entry.stat()
+    except OSError:
+        # A link in a circle, or into what may not be looked at, is a file for nobody.
+        return None
 
 
 def _keep_times(origin: Path, path: Path) -> None:

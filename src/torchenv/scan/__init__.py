@@ -34,6 +34,9 @@ def _scanned(
 ) -> Iterator[tuple[str, Seen]]:
     try:
         for address, folder in root.walk({each: seen.folder for each, seen in known.items()}):
+            if folder.closed:
+                say(f"{address} cannot be looked into: {folder.closed}")
+                continue
             seen = known.get(address)
             if seen is not None and seen.folder is folder:
                 yield address, seen
