@@ -149,7 +149,7 @@ def test_what_failed_its_smoke_commands_is_used_only_by_force(workspace: Workspa
     with pytest.raises(NothingSuits) as caught:
         use("1", store, workspace.outside, proof=proof)
     assert caught.value.message == f"environment {environment} failed its smoke commands"
-    assert caught.value.hint == "run `torchenv smoke 1`, or take it as it is with --force"
+    assert caught.value.hint == "run `torchenv smoke 1`, or take it as it is: `torchenv use 1 --force`"
     assert use("1", store, workspace.outside, force=True, proof=proof).now.number == 1
 
 

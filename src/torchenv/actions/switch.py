@@ -158,7 +158,8 @@ def _warn(runs: tuple[Run, ...], target: Environment, outside: Outside) -> None:
 
 
 def _refuse_unproven(target: Environment, *, proof: bool) -> None:
-    again = f"run `torchenv smoke {target.number}`, or take it as it is with --force"
+    number = target.number
+    again = f"run `torchenv smoke {number}`, or take it as it is: `torchenv use {number} --force`"
     if target.state is State.FAILED:
         raise NothingSuits(f"environment {target} failed its smoke commands", hint=again)
     if proof and target.state is not State.PROVEN:
