@@ -118,6 +118,18 @@ def test_a_yanked_wheel_is_left_for_another(team: Project) -> None:
     assert "  ~ numpy 2.3.0 -> 2.2.0\n" in team.run("lock").out
 
 
+def test_where_pytorchs_index_cannot_be_reached_the_hint_names_the_package_indexs_build(
+    team: Project,
+) -> None:
+    team.environ["TORCHENV_TORCH_INDEX"] = "http://127.0.0.1:9/whl"
+    done = team.run("lock")
+    assert done.code == 4
+    assert done.said.splitlines()[-1] == (
+        "hint: check the network and the proxy, or name a mirror with TORCHENV_TORCH_INDEX and"
+        ' TORCHENV_PACKAGE_INDEX; a target with index = "packages" takes the package index\'s build'
+    )
+
+
 def test_a_file_that_was_replaced_on_the_index_is_not_locked(team: Project) -> None:
     team.run("lock")
     before = team.locks()

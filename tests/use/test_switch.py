@@ -92,6 +92,23 @@ def test_with_nothing_left_that_could_be_used_a_rollback_says_why_and_stays(work
     assert workspace.store.read().current == 2
 
 
+def test_an_environment_whose_smoke_commands_failed_is_gone_back_to_only_by_its_number(
+    workspace: Workspace,
+) -> None:
+    old, _ = two_in_turn(workspace)
+    store = workspace.store
+    with store.locked("torchenv smoke"):
+        failed = Proof(at=workspace.now(), passed=False, what="smoke")
+        store.write(store.read().checked(old.number, failed))
+    with pytest.raises(NothingSuits) as caught:
+        rollback(None, store, workspace.outside)
+    assert caught.value.message == "there is nothing to go back to"
+    assert caught.value.hint == (
+        f"`torchenv rollback 1` leads to {old}, whose smoke commands failed; `torchenv create 2.14` makes one"
+    )
+    assert rollback("1", store, workspace.outside).now.number == 1
+
+
 def test_an_environment_that_is_gone_cannot_be_put_in_use_and_its_lock_is_named(workspace: Workspace) -> None:
     old, _ = two_in_turn(workspace)
     shutil.rmtree(old.path)
@@ -149,7 +166,7 @@ def test_what_failed_its_smoke_commands_is_used_only_by_force(workspace: Workspa
     with pytest.raises(NothingSuits) as caught:
         use("1", store, workspace.outside, proof=proof)
     assert caught.value.message == f"environment {environment} failed its smoke commands"
-    assert caught.value.hint == "run `torchenv smoke 1`, or take it as it is with --force"
+    assert caught.value.hint == "run `torchenv smoke 1`, or take it as it is: `torchenv use 1 --force`"
     assert use("1", store, workspace.outside, force=True, proof=proof).now.number == 1
 
 

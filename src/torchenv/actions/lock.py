@@ -179,6 +179,8 @@ def _locked(target: Target, plan: Plan, order: Order, installer: Installer) -> L
     except TorchenvError as error:
         error.args = (f"target {target.name}: {error.message}",)
         error.message = error.args[0]
+        if build.index is not None and f"cannot reach {build.index}" in error.message:
+            error.hint = f'{error.hint}; a target with index = "packages" takes the package index\'s build'
         raise
     lost = [str(each) for each in settled if not each.kept]
     about = {"target": target.name, "torch": build.torch, "backend": build.backend.tag}

@@ -158,7 +158,8 @@ def _warn(runs: tuple[Run, ...], target: Environment, outside: Outside) -> None:
 
 
 def _refuse_unproven(target: Environment, *, proof: bool) -> None:
-    again = f"run `torchenv smoke {target.number}`, or take it as it is with --force"
+    number = target.number
+    again = f"run `torchenv smoke {number}`, or take it as it is: `torchenv use {number} --force`"
     if target.state is State.FAILED:
         raise NothingSuits(f"environment {target} failed its smoke commands", hint=again)
     if proof and target.state is not State.PROVEN:
@@ -169,7 +170,13 @@ def _refuse_unproven(target: Environment, *, proof: bool) -> None:
 def _nothing_before(manifest: Manifest, passed_over: Mapping[Environment, str]) -> NothingSuits:
     current = manifest.in_use
     line = _line_before(current.torch) if current and current.torch else None
-    hints = [f"`torchenv create {line}` makes one" if line else "`torchenv create` makes one"]
+    others = [each for each in manifest.environments if each.number != manifest.current]
+    failed = [each for each in others if each.state is State.FAILED]
+    # A person may know better: the profile may have asked for what the old one never had.
+    hints = [
+        f"`torchenv rollback {each.number}` leads to {each}, whose smoke commands failed" for each in failed
+    ]
+    hints.append(f"`torchenv create {line}` makes one" if line else "`torchenv create` makes one")
     removed = [each for each in manifest.environments if each.state is State.REMOVED]
     locked = [each for each in (*passed_over, *reversed(removed)) if each.lock]
     hints += [f"`torchenv restore {each.number}` builds {each} again" for each in locked[:1]]

@@ -17,6 +17,7 @@ def options(parser: ArgumentParser) -> None:
     """Declare what the command takes."""
     parser.add_argument(
         "what",
+        metavar="{show,check,update}",
         choices=("show", "check", "update"),
         help="print it, compare it with the indexes, or write what they correct into a catalogue of your own",
     )

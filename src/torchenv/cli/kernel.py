@@ -10,7 +10,12 @@ from torchenv.cli.context import Context
 
 def options(parser: ArgumentParser) -> None:
     """Declare what the command takes."""
-    parser.add_argument("what", choices=("install", "remove"), help="write the kernel, or delete it")
+    parser.add_argument(
+        "what",
+        metavar="{install,remove}",
+        choices=("install", "remove"),
+        help="write the kernel, or delete it",
+    )
     parser.add_argument("environment", nargs="?", metavar="ENV", help="a number, a name or a torch version")
 
 

@@ -197,8 +197,7 @@ def _no_device(wish: Wish, wanted: frozenset[str], remarks: tuple[Remark, ...]) 
     said = f"no {MAKERS[vendor]} device is visible here: the environment stays unproven until it ran on one"
     devices: tuple[Device, ...] = ()
     if vendor == "nvidia" and wish.capability is not None:
-        name = f"a GPU of compute capability {wish.capability}"
-        devices = (NvidiaDevice(index=0, name=name, compute_capability=wish.capability),)
+        devices = (NvidiaDevice(index=0, name="a GPU", compute_capability=wish.capability),)
     remark = Remark("unproven", said)
     return Considered(vendor=vendor, devices=devices, expected=True, remarks=(*remarks, remark))
 

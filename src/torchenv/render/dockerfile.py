@@ -40,7 +40,7 @@ RUN echo "{label}  {PREFIX}/{target.file}" | sha256sum --check
 RUN uv venv --no-config --no-project --python {python} {PREFIX}/env
 RUN uv pip sync --no-config --no-cache --strict --preview-features pylock --link-mode copy \\
     --python {PREFIX}/env/bin/python {PREFIX}/{target.file}
-RUN {PREFIX}/env/bin/python -I -B -c \
+RUN {PREFIX}/env/bin/python -I -B -c \\
     "import torch; assert torch.__version__.split('+')[0] == '{_public(torch)}'"
 
 ENV VIRTUAL_ENV={PREFIX}/env PATH={PREFIX}/env/bin:$PATH
