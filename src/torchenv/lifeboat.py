@@ -37,6 +37,9 @@ def told(run: Run, environment: Environment) -> Iterator[str]:
     readable = run.newest_readable.get(number)
     back = behind(newest, readable)
     path = printable(run.path)
+    if number in run.unjudged_for:
+        yield f"{path}: {unjudged(environment)}"
+        return
     # A copy of the newest that can be read is as good.
     if newest is not None and readable != newest and back != 0:
         needs = f" (it needs torch {run.needs})" if run.needs else ""
@@ -49,6 +52,11 @@ def told(run: Run, environment: Environment) -> Iterator[str]:
             yield f"  `torchenv checkpoints downgrade {path}/{saved} --for {line}` makes a copy that can"
     if run.broken:
         yield f"{path}: not complete and newer: {', '.join(map(printable, run.broken))}"
+
+
+def unjudged(environment: Environment) -> str:
+    """Say that no scan has seen what an environment reads."""
+    return f"not scanned since environment {environment.number} was made: `torchenv checkpoints scan`"
 
 
 def printable(name: str) -> str:

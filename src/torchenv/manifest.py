@@ -244,7 +244,9 @@ class Manifest:
     def rebuilt(self, before: int, after: int) -> Manifest:
         """Record that an environment was built again from a lock, and reads what the one before it read."""
         kept = (
-            replace(each, readable_by=(*each.readable_by, after)) if before in each.readable_by else each
+            replace(each, readable_by=tuple(sorted({*each.readable_by, after})))
+            if before in each.readable_by
+            else each
             for each in self.kept
         )
         return replace(self.removed(before), kept=tuple(kept))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchenv.lifeboat import printable, told
+from torchenv.lifeboat import printable, told, unjudged
 from torchenv.manifest import Manifest
 from torchenv.record import Environment, Kind, Proof, Run, State, as_json
 from torchenv.steps import behind
@@ -79,7 +79,9 @@ def _run_lines(run: Run, manifest: Manifest) -> Iterator[str]:
         return
     yield f"{printable(run.path)}: newest checkpoint {printable(run.newest)}"
     for each in manifest.environments:
-        if each.on_disk:
+        if each.on_disk and each.number in run.unjudged_for:
+            yield f"  {unjudged(each)}"
+        elif each.on_disk:
             reads = run.newest_readable.get(each.number)
             back = behind(run.newest, reads)
             yield f"  environment {each.number} reads {printable(reads or 'none')}" + (
@@ -94,6 +96,7 @@ def _of_run(run: Run, environment: Environment) -> dict[str, Any]:
         "newest": run.newest,
         "newest_readable": readable,
         "steps_behind": behind(run.newest, readable),
+        "judged": environment.number not in run.unjudged_for,
     }
 
 
