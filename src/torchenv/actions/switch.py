@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -75,7 +75,10 @@ def rollback(named: str | None, store: Store, outside: Outside) -> Switched:
 
 
 def way_back(manifest: Manifest, named: str | None, store: Store) -> tuple[Environment, tuple[str, ...]]:
-    """Give the environment that a rollback leads to, and a sentence on each that was passed over."""
+    """Give the environment that a rollback leads to, with a sentence on each that was passed over.
+
+    One more says so where it leads to an environment whose smoke commands failed.
+    """
     if named is not None:
         return manifest.find(named), ()
     passed_over: dict[Environment, str] = {}
@@ -89,7 +92,14 @@ def way_back(manifest: Manifest, named: str | None, store: Store) -> tuple[Envir
     target = manifest.rollback_target(usable)
     if target is None:
         raise _nothing_before(manifest, passed_over)
-    return target, tuple(passed_over.values())
+    return target, (*passed_over.values(), *_failed_once(target))
+
+
+def _failed_once(target: Environment) -> Iterator[str]:
+    failed = [proof for proof in target.proofs if not proof.passed]
+    if target.state is State.FAILED and failed:
+        when = f"{failed[-1].at:%Y-%m-%d %H:%M}"
+        yield f"environment {target} failed its smoke commands at {when}; no other used before is left"
 
 
 def unusable(environment: Environment, store: Store) -> str | None:

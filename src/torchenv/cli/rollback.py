@@ -30,7 +30,9 @@ def run(arguments: Namespace, context: Context) -> int:
     named = arguments.environment
     if arguments.ask:
         manifest = context.store.read()
-        target, _ = way_back(manifest, named, context.store)
+        target, said = way_back(manifest, named, context.store)
+        for each in said:
+            context.say(each)
         for run in manifest.runs:
             for line in told(run, target):
                 context.say(line)

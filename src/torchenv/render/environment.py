@@ -25,7 +25,7 @@ def list_text(manifest: Manifest) -> str:
             "*" if each.number == manifest.current else "",
             str(each.number),
             each.name,
-            each.state.value if each.kind is Kind.BUILT else "adopted",
+            _state(each),
             each.reads or "",
             each.path,
         )
@@ -71,6 +71,14 @@ def columns(rows: Sequence[tuple[str, ...]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _state(environment: Environment) -> str:
+    if environment.kind is Kind.BUILT:
+        return environment.state.value
+    # Nobody built it here, so that it is ready says nothing.
+    checked = f", {environment.state.value}" if environment.state is not State.READY else ""
+    return f"{environment.kind.value}{checked}"
 
 
 def _run_lines(run: Run, manifest: Manifest) -> Iterator[str]:
