@@ -15,6 +15,7 @@ from tests.support.workshop import HOSTS, MINOR
 
 from torchenv.environments import describe
 from torchenv.fingerprint import fingerprint
+from torchenv.installers.uv import uv_program
 
 pytestmark = pytest.mark.skipif(
     (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="the wheels are for Linux x86_64"
@@ -27,11 +28,12 @@ NOBODY = "http://127.0.0.1:9"
 def test_it_says_what_was_made_and_what_to_do_next(terminal: Terminal) -> None:
     ended = terminal.create()
     path = terminal.workspace / "envs" / f"1-{NAME}"
+    install = f"{uv_program()} pip install --python {path} -c {path / 'constraints.txt'} PACKAGE"
     assert (ended.code, ended.out) == (
         0,
         (
             f"made environment 1 ({NAME})\n  {path}\n"
-            f"  to add to it: uv pip install --python {path} -c {path / 'constraints.txt'} PACKAGE\n"
+            f"  to add to it: {install}\n"
             "next: torchenv run -e 1 -- python -c 'import torch; print(torch.__version__)'\n"
         ),
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torchenv.errors import ToolFailed
 from torchenv.lifeboat import printable, told, unjudged
 from torchenv.manifest import Manifest
 from torchenv.record import Environment, Kind, Proof, Run, State, as_json
@@ -126,7 +128,9 @@ def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
     if lock.is_file():
         yield f"lock: {lock}"
     if constraints_path(Path(environment.path)).is_file():
-        yield f"to add to it: {_adding_to(environment)}"
+        # What is recorded can be told without it.
+        with suppress(ToolFailed):
+            yield f"to add to it: {_adding_to(environment)}"
 
 
 def _made_lines(made: Made, order: Order) -> Iterator[str]:
@@ -154,6 +158,10 @@ def _made_lines(made: Made, order: Order) -> Iterator[str]:
 
 def _adding_to(environment: Environment) -> str:
     """Write the command that adds a package by hand and replaces nothing that is there."""
+    # `list` needs none of what uv takes to import.
+    from torchenv.installers.uv import uv_program
+
     held = constraints_path(Path(environment.path))
-    words = ["uv", "pip", "install", "--python", environment.path, "-c", str(held), "PACKAGE"]
+    # torchenv's own, which need not be on PATH.
+    words = [str(uv_program()), "pip", "install", "--python", environment.path, "-c", str(held), "PACKAGE"]
     return shlex.join(words)
