@@ -40,11 +40,11 @@ def list_text(manifest: Manifest) -> str:
 
 def shown(environment: Environment, store: Store) -> dict[str, Any]:
     """Give everything that is recorded of an environment, with its plan and the path of its lock."""
-    plan, lock = store.plan_path(environment.number), store.lock_path(environment.number)
+    lock = store.lock_path(environment.number)
     return {
         **as_json(environment),
         "checkpoints": [_of_run(run, environment) for run in store.read().runs],
-        "plan": json.loads(plan.read_text(encoding="utf-8")) if plan.is_file() else None,
+        "plan": _kept_plan(environment, store),
         "lock-path": str(lock) if lock.is_file() else None,
     }
 
@@ -110,6 +110,12 @@ def _of_run(run: Run, environment: Environment) -> dict[str, Any]:
     }
 
 
+def _kept_plan(environment: Environment, store: Store) -> dict[str, Any] | None:
+    """Give the document of the plan that it was built from; None where none was kept."""
+    path = store.plan_path(environment.number)
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
 def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
     yield f"environment {environment}: {environment.kind.value}, {environment.state.value}"
     yield f"path: {environment.path}"
@@ -117,8 +123,14 @@ def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
     yield f"torch: {environment.torch or 'none'}, from {environment.index or 'the default package index'}"
     yield f"reads: {environment.reads or 'unknown'}"
     yield from (f"checkpoints: {line}" for run in store.read().runs for line in told(run, environment))
+    plan = _kept_plan(environment, store)
+    if plan is not None:
+        yield f"plan: {plan['requested']}, {plan['outcome']}: {' '.join(plan['requirements'])}"
+        yield f"  for Python {plan['python']['version']}, from {plan['index'] or 'the default package index'}"
+        yield from (f"  because {each}" for each in plan["why"])
     if environment.choice is not None:
-        yield from (f"because {each}" for each in environment.choice.because)
+        if plan is None:
+            yield from (f"because {each}" for each in environment.choice.because)
         yield from (f"ignored: {each}" for each in environment.choice.ignored)
         yield from (f"note: {each}" for each in environment.choice.warnings)
     for proof in environment.proofs:
