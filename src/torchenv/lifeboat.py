@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torchenv.manifest import Manifest
 from torchenv.record import Environment, Kept, Run
-from torchenv.steps import behind
+from torchenv.steps import behind, is_copy
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -40,8 +40,10 @@ def told(run: Run, environment: Environment) -> Iterator[str]:
     if number in run.unjudged_for:
         yield f"{path}: {unjudged(environment)}"
         return
-    # A copy of the newest that can be read is as good.
-    if newest is not None and readable != newest and back != 0:
+    if newest is not None and readable is not None and readable != newest and back == 0:
+        as_good = f"its copy {printable(readable)}" if is_copy(readable) else printable(readable)
+        yield f"{path}: {printable(newest)} cannot be read by environment {environment}; {as_good} can"
+    elif newest is not None and readable != newest:
         needs = f" (it needs torch {run.needs})" if run.needs else ""
         found = f"{printable(readable)} is the newest that can" if readable else "none of the run can"
         steps = f", {back} steps behind" if back else ""

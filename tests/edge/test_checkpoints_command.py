@@ -166,7 +166,7 @@ def test_a_rollback_warns_and_copies_along(terminal: Terminal) -> None:
     again = terminal.type("use", "2")
     assert again.code == 0
     back = terminal.type("rollback", "--json")
-    assert back.err == ""
+    assert back.err.endswith("; its copy step-200-for-2.14 can\n")
     assert back.json["checkpoints"] == [
         {
             "run": "runs/a",
