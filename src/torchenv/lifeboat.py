@@ -31,8 +31,11 @@ def out_of_reach(manifest: Manifest, torch: Version) -> list[str]:
     ]
 
 
-def told(run: Run, environment: Environment) -> Iterator[str]:
-    """Tell what an environment reads of a run, as the last scan saw it; nothing where it reads the newest."""
+def told(run: Run, environment: Environment, *, advice: bool = True) -> Iterator[str]:
+    """Tell what an environment reads of a run, as the last scan saw it; nothing where it reads the newest.
+
+    The `advice` is the command that makes a copy that can be read.
+    """
     number, newest = environment.number, run.newest
     readable = run.newest_readable.get(number)
     back = behind(newest, readable)
@@ -49,7 +52,7 @@ def told(run: Run, environment: Environment) -> Iterator[str]:
         steps = f", {back} steps behind" if back else ""
         saved = printable(newest)
         yield f"{path}: {saved} cannot be read by environment {environment}{needs}; {found}{steps}"
-        if number in run.downgrades_for and environment.torch:
+        if advice and number in run.downgrades_for and environment.torch:
             line = ".".join(environment.torch.split(".")[:2])
             yield f"  `torchenv checkpoints downgrade {path}/{saved} --for {line}` makes a copy that can"
     if run.broken:

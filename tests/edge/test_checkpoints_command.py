@@ -160,6 +160,9 @@ def test_a_rollback_warns_and_copies_along(terminal: Terminal) -> None:
     assert "step-200 cannot be read by environment 1" in ended.err
     assert "it needs torch 2.15" in ended.err
     copy = terminal.cwd / "runs" / "a" / "step-200-for-2.14"
+    original = terminal.cwd / "runs" / "a" / "step-200"
+    assert f"copied {original} to {copy}, which torch 2.14 reads\n" in ended.err
+    assert "checkpoints downgrade" not in ended.err
     assert f"{copy}: made from {terminal.cwd}/runs/a/step-200, which is as it was" in ended.out
     after = contents(terminal.cwd / "runs")
     assert {name: each for name, each in after.items() if "-for-" not in name} == before
