@@ -127,7 +127,7 @@ def test_a_run_whose_name_is_no_text_stops_no_scan(terminal: Terminal) -> None:
     ended = terminal.type("checkpoints", "scan")
     assert ended.code == 0
     assert "'runs/\\udcff' has names that are no UTF-8 text: the record leaves this run out" in ended.err
-    assert "runs/\\udcff: 1 save, newest complete: step-300" in ended.out
+    assert "'runs/\\udcff': 1 save, newest complete: step-300" in ended.out
     assert [line for line in terminal.type("list").out.splitlines() if line.startswith("runs")] == [
         "runs/a: newest checkpoint step-200"
     ]
