@@ -12,18 +12,17 @@ for name in $(env | sed -n 's/^\(UV_[A-Z_]*\)=.*/\1/p'); do
     case $name in UV_CACHE_DIR | UV_HTTP_TIMEOUT | UV_NATIVE_TLS | UV_SYSTEM_CERTS) ;; *) unset "$name" ;; esac
 done
 unset PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_TARGET PIP_PREFIX PIP_USER PIP_CONSTRAINT PIP_REQUIREMENT || true
-export UV_NO_CONFIG=1
 
 mkdir -p .build
 if ! cmp -s scripts/uv.txt .build/uv.txt; then
     rm -rf .build/uv
-    "$python" -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
-        --target .build/uv --requirement scripts/uv.txt
+    "$python" -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
+        --require-hashes --no-deps --target .build/uv --requirement scripts/uv.txt
     cp scripts/uv.txt .build/uv.txt
 fi
 uv=.build/uv/bin/uv
 
-[ -x .build/venv/bin/python ] || "$uv" venv --quiet --no-project --python "$python" .build/venv
-"$uv" pip sync --quiet --require-hashes --python .build/venv/bin/python scripts/requirements.txt
-"$uv" pip install --quiet --no-deps --no-build-isolation --python .build/venv/bin/python --editable .
+[ -x .build/venv/bin/python ] || "$uv" venv --no-config --quiet --no-project --python "$python" .build/venv
+"$uv" pip sync --no-config --quiet --require-hashes --python .build/venv/bin/python scripts/requirements.txt
+"$uv" pip install --no-config --quiet --no-deps --no-build-isolation --python .build/venv/bin/python --editable .
 PATH=$PWD/.build/venv/bin:$PATH
