@@ -52,6 +52,17 @@ def test_as_json_stdout_holds_one_document_which_is_what_show_prints(terminal: T
     assert f"made environment 1 ({NAME})" in ended.err
 
 
+def test_what_to_do_next_names_the_workspace_that_was_named(terminal: Terminal, tmp_path: Path) -> None:
+    root = tmp_path / "our work"
+    made = terminal.create("--root", root)
+    assert made.out.splitlines()[-1].startswith(f"next: torchenv --root '{root}' run -e 1 -- ")
+    used = terminal.type("use", "1", "--root", root)
+    assert used.out.splitlines()[-1] == (
+        f"next: eval \"$(torchenv --root '{root}' activate)\", or torchenv --root '{root}' run -- COMMAND"
+    )
+    assert terminal.type("--root", root, "run", "--", "python", "-c", "").code == 0
+
+
 def test_what_is_shown_of_an_environment_tells_its_plan(terminal: Terminal) -> None:
     assert terminal.create().code == 0
     index = terminal.environ["TORCHENV_TORCH_INDEX"]

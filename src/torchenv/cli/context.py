@@ -84,6 +84,14 @@ class Context:
             user_data=self._user_data,
         )
 
+    @property
+    def program(self) -> str:
+        """How a command that follows begins, so that it finds the same workspace."""
+        import shlex
+
+        named = self.arguments.root
+        return shlex.join(["torchenv", *(["--root", named] if named else [])])
+
     @cached_property
     def store(self) -> Store:
         """The workspace on disk."""

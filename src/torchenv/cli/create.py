@@ -130,10 +130,10 @@ def _make(plan: Plan, question: Question, along: Carried, context: Context) -> i
     )
     made = create(order, context.ports)
     if context.arguments.json:
-        context.say(made_text(made, order))
+        context.say(made_text(made, order, program=context.program))
         context.print_json(shown(made.environment, context.store))
     else:
-        context.out(made_text(made, order))
+        context.out(made_text(made, order, program=context.program))
     if context.arguments.use:
         _use(made.environment, context)
     return 0
@@ -146,4 +146,4 @@ def _use(environment: Environment, context: Context) -> None:
     proof = context.profile.smoke.required
     switched = use(str(environment.number), context.store, context.outside, why="create", proof=proof)
     # With --json the document on stdout is what was made.
-    (context.say if context.arguments.json else context.out)(switch_text(switched))
+    (context.say if context.arguments.json else context.out)(switch_text(switched, program=context.program))

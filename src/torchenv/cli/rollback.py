@@ -60,7 +60,7 @@ def show_switch(switched: Switched, context: Context, copied: Mapping[str, Any] 
         document = switch_document(switched, left_behind(switched, context.store, context.system))
         context.print_json({**document, **(copied or {})})
     else:
-        context.out(switch_text(switched))
+        context.out(switch_text(switched, program=context.program))
 
 
 def _with_checkpoints(switched: Switched, context: Context) -> int:

@@ -102,7 +102,7 @@ def _built(fit: Fit, project: Project, context: Context) -> Made:
     )
     made = create(order, _ports(lock, fit.target, context))
     if made.new:
-        context.say(made_text(made, order))
+        context.say(made_text(made, order, program=context.program))
     return made
 
 
@@ -135,7 +135,7 @@ def _use(environment: Environment, context: Context) -> bool:
     proof = context.profile.smoke.required
     switched = use(str(environment.number), context.store, context.outside, why="sync", proof=proof)
     if switched.moved:
-        context.say(switch_text(switched))
+        context.say(switch_text(switched, program=context.program))
     return switched.moved
 
 

@@ -54,9 +54,9 @@ def show_text(environment: Environment, store: Store) -> str:
     return "\n".join(_show_lines(environment, store))
 
 
-def made_text(made: Made, order: Order) -> str:
-    """Tell what `create` made and what to do next."""
-    return "\n".join(_made_lines(made, order))
+def made_text(made: Made, order: Order, *, program: str = "torchenv") -> str:
+    """Tell what `create` made and what to do next, by commands that begin with `program`."""
+    return "\n".join(_made_lines(made, order, program))
 
 
 def proof_text(proof: Proof) -> str:
@@ -145,7 +145,7 @@ def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
             yield f"to add to it: {_adding_to(environment)}"
 
 
-def _made_lines(made: Made, order: Order) -> Iterator[str]:
+def _made_lines(made: Made, order: Order, program: str) -> Iterator[str]:
     environment, number = made.environment, made.environment.number
     if not made.new:
         yield f"environment {environment} is in use and equals the plan: nothing was made"
@@ -165,7 +165,7 @@ def _made_lines(made: Made, order: Order) -> Iterator[str]:
     if order.build.unproven:
         yield "  unproven: it has not run on a device yet"
     yield f"  to add to it: {_adding_to(environment)}"
-    yield f"next: torchenv run -e {number} -- python -c 'import torch; print(torch.__version__)'"
+    yield f"next: {program} run -e {number} -- python -c 'import torch; print(torch.__version__)'"
 
 
 def _adding_to(environment: Environment) -> str:

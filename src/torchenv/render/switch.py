@@ -37,9 +37,9 @@ def switch_document(switched: Switched, left: Sequence[Left] = ()) -> dict[str, 
     }
 
 
-def switch_text(switched: Switched) -> str:
-    """Tell what is in use now and what that means."""
-    return "\n".join(_lines(switched))
+def switch_text(switched: Switched, *, program: str = "torchenv") -> str:
+    """Tell what is in use now and what that means; commands to type begin with `program`."""
+    return "\n".join(_lines(switched, program))
 
 
 def history_document(manifest: Manifest) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def history_text(manifest: Manifest) -> str:
     return "\n".join(line for switch in manifest.switches for line in _told(switch, names))
 
 
-def _lines(switched: Switched) -> Iterator[str]:
+def _lines(switched: Switched, program: str) -> Iterator[str]:
     now, before = switched.now, switched.before
     if not switched.moved:
         yield f"environment {now} is in use already"
@@ -62,7 +62,7 @@ def _lines(switched: Switched) -> Iterator[str]:
     yield f"  {now.path}"
     yield from (f"  {each}" for each in switched.said)
     yield from (f"  {each} still runs from {before}, undisturbed" for each in switched.running)
-    yield 'next: eval "$(torchenv activate)", or torchenv run -- COMMAND'
+    yield f'next: eval "$({program} activate)", or {program} run -- COMMAND'
 
 
 def _told(switch: Switch, names: dict[int, str]) -> Iterator[str]:
