@@ -42,8 +42,7 @@ def told(run: Run, environment: Environment, *, advice: bool = True) -> Iterator
     path = printable(run.path)
     if number in run.unjudged_for:
         yield f"{path}: {unjudged(environment)}"
-        return
-    if newest is not None and readable is not None and readable != newest and back == 0:
+    elif newest is not None and readable is not None and readable != newest and back == 0:
         as_good = f"its copy {printable(readable)}" if is_copy(readable) else printable(readable)
         yield f"{path}: {printable(newest)} cannot be read by environment {environment}; {as_good} can"
     elif newest is not None and readable != newest:

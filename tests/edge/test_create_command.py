@@ -9,9 +9,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests.support.checkpoints import save
 from tests.support.index import Index
 from tests.support.terminal import Terminal
 from tests.support.workshop import HOSTS, MINOR, PYTHON
+from tests.support.workspace import write_venv
 
 from torchenv.environments import describe
 from torchenv.fingerprint import fingerprint
@@ -69,6 +71,29 @@ def test_what_is_shown_of_an_environment_tells_its_plan(terminal: Terminal) -> N
     lines = terminal.type("show", "1").out.splitlines()
     at = lines.index("plan: 2.15, as-requested: torch==2.15.0+cpu")
     assert lines[at + 1] == f"  for Python {PYTHON}, from {index}/cpu"
+
+
+def test_what_was_scanned_is_judged_for_what_is_made_and_what_is_restored_later(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    write_venv(tmp_path / "old", {"torch": "2.14.1+cpu"})
+    assert terminal.type("adopt", tmp_path / "old").code == 0
+    run = terminal.cwd / "runs" / "a"
+    save(run / "step-100", "dcp-2.14.1")
+    save(run / "step-200", "dcp-2.15.0")
+    terminal.type("checkpoints", "scan", "runs")
+    terminal.type("checkpoints", "keep", run / "step-100")
+
+    assert terminal.create().code == 0
+    assert terminal.type("list").out.splitlines()[-1] == "  environment 2 reads step-200"
+    assert terminal.type("remove", "2", "--offline").code == 0
+    assert terminal.type("restore", "2").code == 0
+    assert terminal.type("list").out.splitlines()[-2:] == [
+        "  environment 1 reads step-100, 100 steps behind",
+        "  environment 3 reads step-200",
+    ]
+    kept = terminal.type("checkpoints", "verify", "--json").json["kept"]
+    assert kept[0]["readable-by"] == [1, 2, 3]
 
 
 def test_a_refusal_as_json_is_the_plan_with_its_reasons(terminal: Terminal) -> None:

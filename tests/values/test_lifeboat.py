@@ -59,6 +59,14 @@ def test_a_copy_of_the_newest_is_told_where_only_that_can_be_read() -> None:
     ]
 
 
+def test_what_no_scan_has_seen_is_told_so_and_never_as_none() -> None:
+    run = replace(RUN, newest_readable={}, unjudged_for=(1,), broken=("step-300",))
+    assert list(told(run, OLD)) == [
+        "runs/a: not scanned since environment 1 was made: `torchenv checkpoints scan`",
+        "runs/a: not complete and newer: step-300",
+    ]
+
+
 def test_a_run_of_which_nothing_can_be_read_is_told_so() -> None:
     (line,) = told(replace(RUN, newest_readable={}, downgrades_for=()), OLD)
     assert line == (
