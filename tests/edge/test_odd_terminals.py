@@ -152,12 +152,13 @@ def test_a_file_that_the_disk_has_no_room_for_is_not_left_half_written(terminal:
 
 
 def test_what_a_shell_makes_of_a_pattern_are_hosts_and_a_version_may_follow(terminal: Terminal) -> None:
-    hosts = [HOST, HOST.with_name("mi300x.json")]
-    for words in (
+    hosts = (HOST, HOST.with_name("mi300x.json"))
+    typed: tuple[tuple[str | Path, ...], ...] = (
         ("2.14", "--host", *hosts),
         ("--host", *hosts, "2.14"),
         ("--host", hosts[0], "--host", hosts[1]),
-    ):
+    )
+    for words in typed:
         planned = json.loads(terminal.type("plan", *words, "--json").out)["hosts"]
         assert [each["host"] for each in planned] == ["rtx-4090-driver-580", "mi300x"]
         assert {each["torch"] for each in planned} == {"2.14.1" if "2.14" in words else "2.15.0"}
