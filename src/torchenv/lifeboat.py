@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torchenv.manifest import Manifest
 from torchenv.record import Environment, Kept, Run
-from torchenv.steps import behind
+from torchenv.steps import behind, is_copy
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -31,24 +31,37 @@ def out_of_reach(manifest: Manifest, torch: Version) -> list[str]:
     ]
 
 
-def told(run: Run, environment: Environment) -> Iterator[str]:
-    """Tell what an environment reads of a run, as the last scan saw it; nothing where it reads the newest."""
+def told(run: Run, environment: Environment, *, advice: bool = True) -> Iterator[str]:
+    """Tell what an environment reads of a run, as the last scan saw it; nothing where it reads the newest.
+
+    The `advice` is the command that makes a copy that can be read.
+    """
     number, newest = environment.number, run.newest
     readable = run.newest_readable.get(number)
     back = behind(newest, readable)
     path = printable(run.path)
-    # A copy of the newest that can be read is as good.
-    if newest is not None and readable != newest and back != 0:
+    if number in run.unjudged_for:
+        yield f"{path}: {unjudged(environment)}"
+        return
+    if newest is not None and readable is not None and readable != newest and back == 0:
+        as_good = f"its copy {printable(readable)}" if is_copy(readable) else printable(readable)
+        yield f"{path}: {printable(newest)} cannot be read by environment {environment}; {as_good} can"
+    elif newest is not None and readable != newest:
         needs = f" (it needs torch {run.needs})" if run.needs else ""
         found = f"{printable(readable)} is the newest that can" if readable else "none of the run can"
         steps = f", {back} steps behind" if back else ""
         saved = printable(newest)
         yield f"{path}: {saved} cannot be read by environment {environment}{needs}; {found}{steps}"
-        if number in run.downgrades_for and environment.torch:
+        if advice and number in run.downgrades_for and environment.torch:
             line = ".".join(environment.torch.split(".")[:2])
             yield f"  `torchenv checkpoints downgrade {path}/{saved} --for {line}` makes a copy that can"
     if run.broken:
         yield f"{path}: not complete and newer: {', '.join(map(printable, run.broken))}"
+
+
+def unjudged(environment: Environment) -> str:
+    """Say that no scan has seen what an environment reads."""
+    return f"not scanned since environment {environment.number} was made: `torchenv checkpoints scan`"
 
 
 def printable(name: str) -> str:

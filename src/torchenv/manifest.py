@@ -105,11 +105,15 @@ class Manifest:
     def rollback_target(self, live: Callable[[Environment], bool]) -> Environment | None:
         """Give the environment that was in use before this one and can still be used.
 
-        A switch back is a switch like any other, so a second rollback returns to where the first began.
+        One whose checks failed is taken where there is no other: it was worked in once, and the way back is
+        never taken away. A switch back is a switch like any other, so a second rollback returns to where the
+        first began.
         """
         recorded = {each.number: each for each in self.environments if each.number != self.current}
         before = (recorded.get(switch.from_) for switch in reversed(self.switches) if switch.from_)
-        return next((each for each in before if each and each.live and live(each)), None)
+        there = [each for each in before if each and each.on_disk]
+        there.sort(key=lambda each: each.state is State.FAILED)
+        return next((each for each in there if live(each)), None)
 
     # What changes it.
 
@@ -244,7 +248,9 @@ class Manifest:
     def rebuilt(self, before: int, after: int) -> Manifest:
         """Record that an environment was built again from a lock, and reads what the one before it read."""
         kept = (
-            replace(each, readable_by=(*each.readable_by, after)) if before in each.readable_by else each
+            replace(each, readable_by=tuple(sorted({*each.readable_by, after})))
+            if before in each.readable_by
+            else each
             for each in self.kept
         )
         return replace(self.removed(before), kept=tuple(kept))

@@ -231,6 +231,7 @@ class Run:
 
     `newest` is the newest complete save, which torch `needs` or newer reads, and of which a downgraded copy
     could be read by the environments of `downgrades_for`. `broken` are incomplete or damaged saves after it.
+    Of the environments of `unjudged_for` nothing is known: they came later, and no index was there to ask.
     """
 
     path: str
@@ -239,6 +240,7 @@ class Run:
     needs: str | None = None
     downgrades_for: tuple[int, ...] = ()
     broken: tuple[str, ...] = ()
+    unjudged_for: tuple[int, ...] = ()
     more: More = field(default_factory=nothing_more, hash=False)
 
     @classmethod
@@ -254,6 +256,7 @@ class Run:
             needs=table.get("needs", str, None),
             downgrades_for=table.integers("downgrades-for"),
             broken=table.strings("broken"),
+            unjudged_for=table.integers("unjudged-for"),
             more=unknown_keys(table, cls),
         )
 

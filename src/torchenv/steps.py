@@ -52,6 +52,11 @@ def is_copy(name: str) -> bool:
     return _COPY.search(name) is not None
 
 
+def is_save(name: str) -> bool:
+    """Whether a name is by itself that of a save: it says a step in words, or is only its number."""
+    return said(name) is not None or _original(name).isdecimal()
+
+
 def behind(newest: str | None, readable: str | None) -> int | None:
     """Say how many steps one save lies behind another; None where their names do not tell."""
     if newest is None or readable is None:

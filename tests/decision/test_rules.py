@@ -299,6 +299,23 @@ def test_an_unreachable_index_gives_the_package_index_build_where_it_serves() ->
     assert unreachable("rx-7900-xtx") == (None, None, ())
 
 
+def test_the_package_index_build_that_is_taken_is_not_among_those_passed_over() -> None:
+    facts = IndexFacts(unreachable=True)
+    ask = Question(
+        host=recorded("cpu-only-linux"), wish=Wish(version="2.15"), catalogue=CATALOGUE, indexes=facts
+    )
+    plan = resolve(ask)
+    others = ("cpu", "cu134", "rocm7.14", "rocm10.0", "xpu")
+    rejected = {each.backend: each.code for each in plan.rejected}
+    assert rejected == dict.fromkeys(others, "index-unreachable")
+    assert [each.message for each in plan.warnings if each.code == "package-index"] == [
+        (
+            "PyTorch's index cannot be reached: the package index's cu132 build is taken,"
+            " which computes on the CPU here, about 2.8 GiB to download"
+        ),
+    ]
+
+
 def test_a_release_and_a_backend_of_next_year_are_data_alone(tmp_path: Path) -> None:
     own = tmp_path / "catalogue.toml"
     own.write_text(NEXT, encoding="utf-8")

@@ -70,8 +70,55 @@ def test_a_scan_tells_people_who_reads_what_and_list_repeats_it(terminal: Termin
     ]
     assert "checkpoints: runs/a: step-200 cannot be read" in terminal.type("show", "1").out
     assert terminal.type("show", "1", "--json").json["checkpoints"] == [
-        {"run": "runs/a", "newest": "step-200", "newest_readable": "step-100", "steps_behind": 100}
+        {
+            "run": "runs/a",
+            "newest": "step-200",
+            "newest_readable": "step-100",
+            "steps_behind": 100,
+            "judged": True,
+        }
     ]
+
+
+def third(terminal: Terminal, torch: str = "2.14.0+cpu") -> None:
+    """Adopt one more environment, after the scan."""
+    path = terminal.cwd.parent / torch
+    write_venv(path, {"torch": torch})
+    assert terminal.type("adopt", path).code == 0
+
+
+def test_an_environment_that_came_after_the_scan_is_judged_from_what_the_scan_found(
+    terminal: Terminal,
+) -> None:
+    terminal.type("checkpoints", "scan")
+    terminal.type("checkpoints", "keep", "runs/a/step-100")
+    third(terminal)
+    assert terminal.type("list").out.splitlines()[-3:] == [
+        "  environment 1 reads step-100, 100 steps behind",
+        "  environment 2 reads step-200",
+        "  environment 3 reads step-100, 100 steps behind",
+    ]
+    verified = terminal.type("checkpoints", "verify", "--json").json
+    assert verified["kept"][0]["readable-by"] == [1, 2, 3]
+    assert "`torchenv checkpoints downgrade runs/a/step-200 --for 2.14`" in terminal.type("use", "3").err
+
+
+def test_without_an_index_a_later_environment_is_not_said_to_read_nothing(terminal: Terminal) -> None:
+    terminal.type("checkpoints", "scan")
+    (terminal.workspace / "checkpoints.json").unlink()
+    third(terminal)
+    said = "not scanned since environment 3 was made: `torchenv checkpoints scan`"
+    assert terminal.type("list").out.splitlines()[-1] == f"  {said}"
+    assert f"checkpoints: runs/a: {said}\n" in terminal.type("show", "3").out
+    assert terminal.type("show", "3", "--json").json["checkpoints"][0]["judged"] is False
+    assert "not scanned" in terminal.type("report").out
+    assert terminal.type("use", "3").err == f"runs/a: {said}\n"
+    switched = terminal.type("use", "3", "--json").json
+    assert switched["checkpoints"][0]["unreadable"] == []
+    copied = terminal.type("rollback", "3", "--with-checkpoints")
+    assert (copied.code, copied.out.splitlines()[-1]) == (3, f"not made: runs/a: {said}")
+    terminal.type("checkpoints", "scan")
+    assert terminal.type("list").out.splitlines()[-1] == "  environment 3 reads step-100, 100 steps behind"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="others take only text for a name")
@@ -80,7 +127,7 @@ def test_a_run_whose_name_is_no_text_stops_no_scan(terminal: Terminal) -> None:
     ended = terminal.type("checkpoints", "scan")
     assert ended.code == 0
     assert "'runs/\\udcff' has names that are no UTF-8 text: the record leaves this run out" in ended.err
-    assert "runs/\\udcff: 1 save, newest complete: step-300" in ended.out
+    assert "'runs/\\udcff': 1 save, newest complete: step-300" in ended.out
     assert [line for line in terminal.type("list").out.splitlines() if line.startswith("runs")] == [
         "runs/a: newest checkpoint step-200"
     ]
@@ -113,13 +160,16 @@ def test_a_rollback_warns_and_copies_along(terminal: Terminal) -> None:
     assert "step-200 cannot be read by environment 1" in ended.err
     assert "it needs torch 2.15" in ended.err
     copy = terminal.cwd / "runs" / "a" / "step-200-for-2.14"
+    original = terminal.cwd / "runs" / "a" / "step-200"
+    assert f"copied {original} to {copy}, which torch 2.14 reads\n" in ended.err
+    assert "checkpoints downgrade" not in ended.err
     assert f"{copy}: made from {terminal.cwd}/runs/a/step-200, which is as it was" in ended.out
     after = contents(terminal.cwd / "runs")
     assert {name: each for name, each in after.items() if "-for-" not in name} == before
     again = terminal.type("use", "2")
     assert again.code == 0
     back = terminal.type("rollback", "--json")
-    assert back.err == ""
+    assert back.err.endswith("; its copy step-200-for-2.14 can\n")
     assert back.json["checkpoints"] == [
         {
             "run": "runs/a",

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from tests.support.index import Index
 from tests.support.terminal import Terminal
-from tests.support.workshop import HOSTS, MINOR
+from tests.support.workshop import HOSTS, MINOR, PYTHON
 
 from torchenv.environments import describe
 from torchenv.fingerprint import fingerprint
+from torchenv.installers.uv import uv_program
 
 pytestmark = pytest.mark.skipif(
     (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="the wheels are for Linux x86_64"
@@ -27,11 +28,12 @@ NOBODY = "http://127.0.0.1:9"
 def test_it_says_what_was_made_and_what_to_do_next(terminal: Terminal) -> None:
     ended = terminal.create()
     path = terminal.workspace / "envs" / f"1-{NAME}"
+    install = f"{uv_program()} pip install --python {path} -c {path / 'constraints.txt'} PACKAGE"
     assert (ended.code, ended.out) == (
         0,
         (
             f"made environment 1 ({NAME})\n  {path}\n"
-            f"  to add to it: uv pip install --python {path} -c {path / 'constraints.txt'} PACKAGE\n"
+            f"  to add to it: {install}\n"
             "next: torchenv run -e 1 -- python -c 'import torch; print(torch.__version__)'\n"
         ),
     )
@@ -48,6 +50,14 @@ def test_as_json_stdout_holds_one_document_which_is_what_show_prints(terminal: T
     assert document["plan"]["schema"] == "torchenv.plan/1"
     assert document["lock-path"] == str(terminal.workspace / "locks" / "pylock.1.toml")
     assert f"made environment 1 ({NAME})" in ended.err
+
+
+def test_what_is_shown_of_an_environment_tells_its_plan(terminal: Terminal) -> None:
+    assert terminal.create().code == 0
+    index = terminal.environ["TORCHENV_TORCH_INDEX"]
+    lines = terminal.type("show", "1").out.splitlines()
+    at = lines.index("plan: 2.15, as-requested: torch==2.15.0+cpu")
+    assert lines[at + 1] == f"  for Python {PYTHON}, from {index}/cpu"
 
 
 def test_a_refusal_as_json_is_the_plan_with_its_reasons(terminal: Terminal) -> None:

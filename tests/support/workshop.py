@@ -112,6 +112,7 @@ class Workshop:
             fetch=self.fetch,
             say=self.said.append,
             now=lambda: NOW,
+            system="linux",
         )
         return create(order, ports)
 

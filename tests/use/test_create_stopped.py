@@ -157,6 +157,7 @@ def quickly(root: Path, old: Path, disk: Disk) -> Made:
         fetch=fetcher(),
         say=lambda _: None,
         now=lambda: NOW,
+        system="linux",
     )
     return create(Order(plan=plan, host=host, profile=Profile(name="default"), catalogue=catalogue), ports)
 

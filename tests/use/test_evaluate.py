@@ -55,6 +55,7 @@ def evaluates(store: Store) -> Evaluates:
             fetch=fetcher(),
             say=lambda _: None,
             now=lambda: NOW,
+            system="linux",
         )
         comparison = Comparison(
             old=_environment(store, "2.14.1", old),

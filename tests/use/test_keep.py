@@ -49,6 +49,25 @@ def test_the_environment_that_alone_reads_a_kept_checkpoint_is_needed(workspace:
     assert needed(new, workspace.store.read(), workspace.store) is None
 
 
+def test_a_whole_run_is_not_kept_and_its_saves_are_named(workspace: Workspace) -> None:
+    run = workspace.directory / "runs" / "a"
+    saves = [save(run / "step-100", "dcp-2.14.1"), save(run / "step-200", "dcp-2.15.0")]
+    with pytest.raises(InputError) as caught:
+        kept(workspace, run)
+    assert caught.value.message == f"{run} is no checkpoint but holds 2 saves"
+    assert caught.value.hint == (
+        f"keep those that you may need, each by its path: {', '.join(map(str, saves))}"
+    )
+    assert workspace.store.read().kept == ()
+
+
+def test_a_save_of_several_parts_is_kept_whole(workspace: Workspace) -> None:
+    path = workspace.directory / "runs" / "a" / "checkpoint-500"
+    save(path / "model", "dcp-2.14.1")
+    save(path / "optimizer", "dcp-2.14.1")
+    assert kept(workspace, path).kept.path == "runs/a/checkpoint-500"
+
+
 def test_what_was_kept_is_proven_untouched_or_each_change_is_named(workspace: Workspace) -> None:
     path = save(workspace.directory / "runs" / "a" / "step-100", "dcp-2.14.1")
     kept(workspace, path)

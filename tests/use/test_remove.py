@@ -35,13 +35,35 @@ def test_an_environment_that_nobody_needs_goes_and_its_line_and_lock_stay(worksp
     assert workspace.store.lock_path(3).is_file()
 
 
-@pytest.mark.parametrize(("number", "why"), [("2", "it is in use"), ("1", "`torchenv rollback` leads to it")])
-def test_the_one_in_use_and_the_one_to_go_back_to_stay(workspace: Workspace, number: str, why: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "why", "hint"),
+    [
+        ("2", "it is in use", "put another one in use first: `torchenv use ENV`"),
+        ("1", "`torchenv rollback` leads to it", "remove it all the same with --force"),
+    ],
+)
+def test_the_one_in_use_and_the_one_to_go_back_to_stay(
+    workspace: Workspace, number: str, why: str, hint: str
+) -> None:
     made = three(workspace)
     with pytest.raises(NothingSuits) as caught:
         remove([number], workspace.store, workspace.running, replaceable)
     assert caught.value.message == f"environment {made[int(number) - 1]} is not removed: {why}"
+    assert caught.value.hint == hint
     assert all(Path(each.path).is_dir() for each in made)
+
+
+def test_by_force_the_one_to_go_back_to_goes_and_nothing_else_that_is_needed(workspace: Workspace) -> None:
+    first, second, third = three(workspace)
+    keep_checkpoint(workspace, 3)
+    for number, why in (
+        ("2", "it is in use"),
+        ("3", "nothing else can read the kept checkpoint runs/a/step-100"),
+    ):
+        with pytest.raises(NothingSuits, match=why):
+            remove([number], workspace.store, workspace.running, replaceable, force=True)
+    assert remove(["1"], workspace.store, workspace.running, replaceable, force=True) == (first,)
+    assert [Path(each.path).is_dir() for each in (first, second, third)] == [False, True, True]
 
 
 def test_an_adopted_environment_is_never_touched(workspace: Workspace, tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ class Bench:
             fetch=fetcher(),
             say=lambda _: None,
             now=lambda: NOW,
+            system="linux",
         )
 
     def now_recorded(self) -> Environment:

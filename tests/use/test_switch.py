@@ -9,9 +9,12 @@ import pytest
 from tests.support.workspace import Workspace, install, site_of
 
 from torchenv.actions.left_behind import left_behind
+from torchenv.actions.status import status
 from torchenv.actions.switch import rollback, use
 from torchenv.errors import NothingSuits, WorkspaceError
 from torchenv.record import Environment, Proof, Run, Switch
+from torchenv.render.environment import list_text
+from torchenv.render.status import status_text
 from torchenv.render.switch import history_text, switch_document, switch_text
 from torchenv.running import Process
 
@@ -92,21 +95,58 @@ def test_with_nothing_left_that_could_be_used_a_rollback_says_why_and_stays(work
     assert workspace.store.read().current == 2
 
 
-def test_an_environment_whose_smoke_commands_failed_is_gone_back_to_only_by_its_number(
+def failed(workspace: Workspace, environment: Environment) -> None:
+    store = workspace.store
+    with store.locked("torchenv smoke"):
+        proof = Proof(at=workspace.now(), passed=False, what="smoke")
+        store.write(store.read().checked(environment.number, proof))
+
+
+def test_a_rollback_leads_to_one_that_failed_where_there_is_no_other_and_says_so(
     workspace: Workspace,
 ) -> None:
     old, _ = two_in_turn(workspace)
-    store = workspace.store
-    with store.locked("torchenv smoke"):
-        failed = Proof(at=workspace.now(), passed=False, what="smoke")
-        store.write(store.read().checked(old.number, failed))
+    failed(workspace, old)
+    at = workspace.store.read().number(1).proofs[-1].at
+    said = f"environment {old} failed its smoke commands at {at:%Y-%m-%d %H:%M}; no other used before is left"
+    looked = status(workspace.store, {}, None, workspace.running)
+    assert f"rollback: to environment {old}, whose smoke commands failed" in status_text(looked, Path("w"))
+    switched = rollback(None, workspace.store, workspace.outside)
+    assert switched.now.number == 1
+    assert switched.said == (said, IN_PLACE)
+
+
+def test_a_rollback_prefers_one_that_did_not_fail(workspace: Workspace) -> None:
+    oldest, before, now = (workspace.built(f"2.1{n}.0+cpu") for n in (3, 4, 5))
+    for each in (oldest, before, now):
+        use(str(each.number), workspace.store, workspace.outside)
+    failed(workspace, before)
+    switched = rollback(None, workspace.store, workspace.outside)
+    assert (switched.now, switched.said) == (oldest, (IN_PLACE,))
+
+
+def test_one_that_failed_and_was_never_in_use_is_gone_back_to_only_by_its_number(
+    workspace: Workspace,
+) -> None:
+    workspace.built("2.15.0+cu132")
+    other = workspace.built("2.14.1+cu130")
+    use("1", workspace.store, workspace.outside)
+    failed(workspace, other)
     with pytest.raises(NothingSuits) as caught:
-        rollback(None, store, workspace.outside)
+        rollback(None, workspace.store, workspace.outside)
     assert caught.value.message == "there is nothing to go back to"
     assert caught.value.hint == (
-        f"`torchenv rollback 1` leads to {old}, whose smoke commands failed; `torchenv create 2.14` makes one"
+        f"`torchenv rollback 2` leads to {other}, whose smoke commands failed;"
+        " `torchenv create 2.14` makes one"
     )
-    assert rollback("1", store, workspace.outside).now.number == 1
+    assert rollback("2", workspace.store, workspace.outside).now.number == 2
+
+
+def test_a_list_shows_of_an_adopted_environment_that_it_failed(workspace: Workspace, tmp_path: Path) -> None:
+    adopted = workspace.adopted(tmp_path / ".venv")
+    assert "  adopted  " in list_text(workspace.store.read())
+    failed(workspace, adopted)
+    assert "  adopted, failed  " in list_text(workspace.store.read())
 
 
 def test_an_environment_that_is_gone_cannot_be_put_in_use_and_its_lock_is_named(workspace: Workspace) -> None:

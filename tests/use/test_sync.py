@@ -88,6 +88,18 @@ def test_a_new_lock_makes_a_new_environment_beside_the_one_in_use(team: Project)
     assert said_by(Path(after.number(1).path), "import numpy; print(numpy.__version__)") == "2.3.0"
 
 
+def test_a_profile_that_is_no_longer_what_was_locked_is_told_and_the_lock_is_built(team: Project) -> None:
+    team.run("lock")
+    assert "note: the profile" not in team.run("sync", "--dry-run").said
+    team.change("torchenv.toml", 'requirements = ["lightning"]', 'requirements = ["lightning", "numpy"]')
+    done = team.run("sync", "--dry-run")
+    assert done.code == 0
+    assert done.said.splitlines()[0] == (
+        "note: the profile is no longer what was locked, and the locks are built as they are:"
+        " `torchenv lock --check` says what has changed"
+    )
+
+
 def test_several_that_sync_at_once_build_one_environment(team: Project) -> None:
     team.run("lock")
     words = (sys.executable, "-m", "torchenv", "sync", "--quiet")

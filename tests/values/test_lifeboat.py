@@ -45,10 +45,18 @@ def test_what_an_environment_cannot_read_is_told_with_the_way_out() -> None:
     ]
 
 
-def test_nothing_is_told_where_the_newest_can_be_read_or_a_copy_of_it() -> None:
+def test_nothing_is_told_where_the_newest_can_be_read() -> None:
     assert list(told(RUN, replace(OLD, number=2))) == []
+
+
+def test_a_copy_of_the_newest_is_told_where_only_that_can_be_read() -> None:
     copied = replace(RUN, newest_readable={1: "step-200-for-2.14"})
-    assert list(told(copied, OLD)) == []
+    assert list(told(copied, OLD)) == [
+        (
+            "runs/a: step-200 cannot be read by environment 1 (2.14.1-cu126-py3.11);"
+            " its copy step-200-for-2.14 can"
+        )
+    ]
 
 
 def test_a_run_of_which_nothing_can_be_read_is_told_so() -> None:

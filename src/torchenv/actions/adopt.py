@@ -8,6 +8,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from torchenv.actions.checkpoints import judged_for
 from torchenv.actions.ports import Ports
 from torchenv.catalogue import Catalogue
 from torchenv.environments import Installation, describe
@@ -79,6 +80,7 @@ def adopted(
     python = installation.python or "unknown"
     minor = ".".join(python.split(".")[:2])
     name = f"{Version(torch).public}-{backend}-py{minor}" if torch else f"py{minor}"
+    known = {each.number for each in manifest.environments}
     manifest, environment = manifest.adopt(
         name,
         path=installation.path,
@@ -91,6 +93,8 @@ def adopted(
         layout=installation.layout.value,
         identity=identity(installation.path),
     )
+    if environment.number not in known:
+        manifest = judged_for(environment, manifest, ports.store, system=ports.system, say=ports.say)
     return manifest, Fallback(environment, installation, before)
 
 

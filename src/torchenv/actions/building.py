@@ -8,6 +8,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from torchenv.actions.checkpoints import judged_for
 from torchenv.actions.inside import Report
 from torchenv.actions.ports import Ports
 from torchenv.environments import describe
@@ -65,4 +66,5 @@ def committed(
     after = fingerprint(describe(Path(new.path)))
     ports.store.write_fingerprint(new.number, after.text)
     proof = Proof(at=ports.now(), passed=True, what=what, devices=report.devices)
-    return manifest.commit(new, lock=lock.digest, fingerprint=after.digest, proof=proof)
+    manifest, ready = manifest.commit(new, lock=lock.digest, fingerprint=after.digest, proof=proof)
+    return judged_for(ready, manifest, ports.store, system=ports.system, say=ports.say), ready

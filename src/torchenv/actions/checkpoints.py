@@ -11,7 +11,7 @@ from torchenv.errors import InputError, WorkspaceError
 from torchenv.garbage import no_garbage_collection
 from torchenv.manifest import Manifest
 from torchenv.places import Place, is_remote
-from torchenv.record import Kept, Run
+from torchenv.record import Environment, Kept, Run
 from torchenv.scan import scan
 from torchenv.scan.index import Found, Index
 from torchenv.scan.runs import Judge, Saves, run_line, runs_of
@@ -104,6 +104,27 @@ def _scan_and_record(
         if after != manifest:
             store.write(after)
     return scanned, lines
+
+
+def judged_for(new: Environment, manifest: Manifest, store: Store, *, system: str, say: Say) -> Manifest:
+    """Say of what the last scan saw who reads it now that an environment has come; looks at no checkpoint.
+
+    A run that the index does not hold, and every one where there is no index, is unjudged for it.
+    """
+    if not manifest.runs and not manifest.kept:
+        return manifest
+    with no_garbage_collection():
+        index = read_index(store)
+        scanned = _judged(index, manifest, store, system) if index is not None else None
+        seen = {run.path: run for run in scanned.runs} if scanned is not None else {}
+        runs = [
+            run_line(seen[line.path], scanned.judge)
+            if scanned is not None and line.path in seen
+            else replace(line, unjudged_for=(*line.unjudged_for, new.number))
+            for line in manifest.runs
+        ]
+        kept = _judged_anew(manifest.kept, scanned) if scanned is not None else manifest.kept
+    return replace(manifest.record_runs(_recordable(runs, say)), kept=kept)
 
 
 def _recordable(lines: Iterable[Run], say: Say) -> Iterator[Run]:

@@ -144,7 +144,7 @@ def downgrade_runs(
                     continue
                 copies.append(copied)
                 if copied.made:
-                    say(f"{path}: {copied.copy}")
+                    say(f"copied {path} to {copied.copy}, which torch {target.torch} reads")
     return tuple(copies), tuple(refused)
 
 

@@ -10,6 +10,7 @@ from torchenv.actions.downgrade import Copied, Target, downgrade_runs
 from torchenv.actions.switch import Switched
 from torchenv.errors import TorchenvError
 from torchenv.garbage import no_garbage_collection
+from torchenv.lifeboat import unjudged
 from torchenv.places import Progress, place
 from torchenv.record import Environment, Run
 from torchenv.scan.runs import Judge, Saves, runs_of
@@ -66,6 +67,9 @@ def copied_along(
         readable = run.newest_readable.get(now.number)
         if run.newest is None or readable == run.newest or behind(run.newest, readable) == 0:
             continue
+        if now.number in run.unjudged_for:
+            refused.append(f"{run.path}: {unjudged(now)}")
+            continue
         address = paths.address(f"{run.path}/{run.newest}")
         if now.number not in run.downgrades_for:
             refused.append(
@@ -104,7 +108,8 @@ def _by_saves(run: Saves, line: Run, judge: Judge, environment: Environment) -> 
 
 def _by_line(run: Run, environment: Environment) -> Left:
     readable = run.newest_readable.get(environment.number)
-    unread = (f"{run.path}/{run.newest}",) if run.newest and run.newest != readable else ()
+    judged = environment.number not in run.unjudged_for
+    unread = (f"{run.path}/{run.newest}",) if judged and run.newest and run.newest != readable else ()
     return Left(
         run=run.path,
         newest_readable=f"{run.path}/{readable}" if readable else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -12,15 +13,19 @@ from typing import NamedTuple
 
 from torchenv.actions.checkpoints import Paths, readers
 from torchenv.errors import InputError, NothingSuits, WorkspaceError
-from torchenv.places import Carried, Place, Progress, place
+from torchenv.lifeboat import printable
+from torchenv.places import Carried, Place, Progress, is_remote, place
 from torchenv.record import Kept
 from torchenv.scan import scan
-from torchenv.scan.runs import Judge
+from torchenv.scan.index import Index
+from torchenv.scan.runs import Judge, runs_of
+from torchenv.steps import is_save
 from torchenv.store import Store
 from torchenv.tables import Table
 
 SCHEMA = "torchenv.kept/1"
 _BLOCK = 1 << 20
+_NAMED = 5  # saves of a run that are named, the newest
 
 
 class Hashed(NamedTuple):
@@ -65,6 +70,7 @@ def keep(address: str, store: Store, *, copy: bool, system: str, progress: Progr
     if not found:
         hint = "name the directory or the file of one; `torchenv checkpoints scan` lists them"
         raise InputError(f"{address} holds no checkpoint", hint=hint)
+    _refuse_run(address, index)
     wrong = [(code, said) for each in found if each.state != "complete" for code, said in each.problems]
     if wrong:
         said = "; ".join(message for _, message in wrong)
@@ -99,6 +105,21 @@ def keep(address: str, store: Store, *, copy: bool, system: str, progress: Progr
         store.write(manifest.keep(kept))
     sizes = [each.bytes for each in hashes.values()]
     return Keeping(kept=kept, files=len(sizes), bytes=sum(sizes), carried=carried)
+
+
+def _refuse_run(address: str, index: Index) -> None:
+    """Refuse a directory that holds the saves of a run: it grows, and what is kept must not."""
+    inside = f"{address.rstrip('/')}{'/' if is_remote(address) else os.sep}"
+    saves = [
+        save.path
+        for run in runs_of(index, str)
+        for save in run.saves
+        if save.path.startswith(inside) and is_save(save.name)
+    ]
+    if len(saves) > 1:
+        shown = ", ".join(map(printable, saves[-_NAMED:]))
+        hint = f"keep those that you may need, each by its path: {shown}"
+        raise InputError(f"{printable(address)} is no checkpoint but holds {len(saves)} saves", hint=hint)
 
 
 def _refuse_changing(there: Place, hashes: Mapping[str, Hashed], changed: float) -> None:

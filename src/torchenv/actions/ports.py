@@ -16,7 +16,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ports:
-    """The ports of one run. `say` takes news for people, `now` gives the time in UTC."""
+    """The ports of one run. `say` takes news for people, `now` gives the time in UTC.
+
+    `system` is the one it runs on, by the name that checkpoints and hosts know it by.
+    """
 
     store: Store
     installer: Installer
@@ -24,3 +27,4 @@ class Ports:
     fetch: Fetch
     say: Say
     now: Callable[[], datetime]
+    system: str

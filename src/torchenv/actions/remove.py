@@ -42,10 +42,11 @@ class Pruned:
 
 
 def remove(
-    named: Sequence[str], store: Store, running: Running, irreplaceable: Irreplaceable
+    named: Sequence[str], store: Store, running: Running, irreplaceable: Irreplaceable, *, force: bool = False
 ) -> tuple[Environment, ...]:
     """Remove environments, all or none; their locks stay, so that each can be built again.
 
+    With `force` one goes to which a rollback would lead, too.
     Raises `NothingSuits` for one that is needed, `WorkspaceError` for one that something runs from.
     """
     with store.locked(f"torchenv remove {' '.join(named)}"):
@@ -54,7 +55,10 @@ def remove(
         after = manifest
         for text in named:
             environment = after.find(text)
-            _refuse(environment, after, store, running)
+            _refuse(environment, after, running)
+            if not force and _leads_back(environment, after, store):
+                hint = "remove it all the same with --force"
+                raise NothingSuits(f"environment {environment} is not removed: {_WAY_BACK}", hint=hint)
             if (why := irreplaceable(environment)) is not None:
                 hint = "keep it, or remove it all the same with --force"
                 raise NothingSuits(f"environment {environment} could not be built again: {why}", hint=hint)
@@ -83,27 +87,39 @@ def prune(
 
 def needed(environment: Environment, manifest: Manifest, store: Store) -> str | None:
     """Say why an environment must stay; None where nobody needs it."""
+    if (indispensable := _indispensable(environment, manifest)) is not None:
+        return indispensable[0]
+    return _WAY_BACK if _leads_back(environment, manifest, store) else None
+
+
+def _refuse(environment: Environment, manifest: Manifest, running: Running) -> None:
+    if (indispensable := _indispensable(environment, manifest)) is not None:
+        why, hint = indispensable
+        raise NothingSuits(f"environment {environment} is not removed: {why}", hint=hint)
+    if (running_there := _in_way(environment, running)) is not None:
+        said = f"environment {environment} is not removed: {running_there}"
+        raise WorkspaceError(said, hint="end that first")
+
+
+def _indispensable(environment: Environment, manifest: Manifest) -> tuple[str, str | None] | None:
+    """Say why an environment must stay even by force, and what would let it go."""
     if environment.kind is Kind.ADOPTED:
-        return "it was made elsewhere, and torchenv only reads it"
+        return "it was made elsewhere, and torchenv only reads it", None
     if environment.number == manifest.current:
-        return "it is in use"
-    before = manifest.rollback_target(lambda each: unusable(each, store) is None)
-    if before is not None and before.number == environment.number:
-        return "`torchenv rollback` leads to it"
+        return "it is in use", "put another one in use first: `torchenv use ENV`"
     for kept in manifest.kept:
         if [each.number for each in manifest.readers(kept)] == [environment.number]:
-            return f"nothing else can read the kept checkpoint {kept.path}"
+            why = f"nothing else can read the kept checkpoint {kept.path}"
+            return why, f"`torchenv checkpoints keep --release {kept.path}` keeps that no longer"
     return None
 
 
-def _refuse(environment: Environment, manifest: Manifest, store: Store, running: Running) -> None:
-    if (why := needed(environment, manifest, store)) is not None:
-        hint = (
-            None if environment.kind is Kind.ADOPTED else "put another one in use first: `torchenv use ENV`"
-        )
-        raise NothingSuits(f"environment {environment} is not removed: {why}", hint=hint)
-    if (why := _in_way(environment, running)) is not None:
-        raise WorkspaceError(f"environment {environment} is not removed: {why}", hint="end that first")
+_WAY_BACK = "`torchenv rollback` leads to it"
+
+
+def _leads_back(environment: Environment, manifest: Manifest, store: Store) -> bool:
+    before = manifest.rollback_target(lambda each: unusable(each, store) is None)
+    return before is not None and before.number == environment.number
 
 
 def _replaced(environment: Environment, store: Store) -> str | None:

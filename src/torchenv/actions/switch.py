@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -63,19 +63,23 @@ def use(
         return _switched(manifest, target, store, outside, why=why)
 
 
-def rollback(named: str | None, store: Store, outside: Outside) -> Switched:
+def rollback(named: str | None, store: Store, outside: Outside, *, advice: bool = True) -> Switched:
     """Go back to the environment that `named` means, else to the one before; reads no package and no network.
 
+    Without `advice` the command that makes copies of what cannot be read there goes untold.
     Raises `NothingSuits` where there is nothing to go back to.
     """
     with store.locked("torchenv rollback"):
         manifest = store.settled()
         target, passed_over = way_back(manifest, named, store)
-        return _switched(manifest, target, store, outside, why="rollback", said=passed_over)
+        return _switched(manifest, target, store, outside, why="rollback", said=passed_over, advice=advice)
 
 
 def way_back(manifest: Manifest, named: str | None, store: Store) -> tuple[Environment, tuple[str, ...]]:
-    """Give the environment that a rollback leads to, and a sentence on each that was passed over."""
+    """Give the environment that a rollback leads to, with a sentence on each that was passed over.
+
+    One more says so where it leads to an environment whose smoke commands failed.
+    """
     if named is not None:
         return manifest.find(named), ()
     passed_over: dict[Environment, str] = {}
@@ -89,7 +93,14 @@ def way_back(manifest: Manifest, named: str | None, store: Store) -> tuple[Envir
     target = manifest.rollback_target(usable)
     if target is None:
         raise _nothing_before(manifest, passed_over)
-    return target, tuple(passed_over.values())
+    return target, (*passed_over.values(), *_failed_once(target))
+
+
+def _failed_once(target: Environment) -> Iterator[str]:
+    failed = [proof for proof in target.proofs if not proof.passed]
+    if target.state is State.FAILED and failed:
+        when = f"{failed[-1].at:%Y-%m-%d %H:%M}"
+        yield f"environment {target} failed its smoke commands at {when}; no other used before is left"
 
 
 def unusable(environment: Environment, store: Store) -> str | None:
@@ -129,11 +140,12 @@ def _switched(
     *,
     why: str,
     said: tuple[str, ...] = (),
+    advice: bool = True,
 ) -> Switched:
     if (reason := unusable(target, store)) is not None:
         again = f"`torchenv restore {target.number}` builds it again from its lock" if target.lock else None
         raise WorkspaceError(f"environment {target} cannot be used: {reason}", hint=again)
-    _warn(manifest.runs, target, outside)
+    _warn(manifest.runs, target, outside, advice=advice)
     before = manifest.in_use
     changed = drift(target, Path(target.path))
     said = (*said, *([changed] if changed else ["its interpreter and its torch are in place"]))
@@ -149,8 +161,8 @@ def _switched(
     return Switched(before=before, now=target, said=said, running=still, runs=manifest.runs)
 
 
-def _warn(runs: tuple[Run, ...], target: Environment, outside: Outside) -> None:
-    concerned = [lines for lines in (list(told(run, target)) for run in runs) if lines]
+def _warn(runs: tuple[Run, ...], target: Environment, outside: Outside, *, advice: bool) -> None:
+    concerned = [lines for lines in (list(told(run, target, advice=advice)) for run in runs) if lines]
     for line in (line for lines in concerned[:_WARNED] for line in lines):
         outside.say(line)
     if len(concerned) > _WARNED:

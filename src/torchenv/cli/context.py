@@ -288,6 +288,7 @@ class Context:
             fetch=self.fetch,
             say=self.say,
             now=self.now,
+            system=self.system,
         )
 
     def _uv(self) -> Installer:

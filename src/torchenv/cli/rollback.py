@@ -28,17 +28,21 @@ def run(arguments: Namespace, context: Context) -> int:
     from torchenv.lifeboat import told
 
     named = arguments.environment
+    # What is done at once needs no advice.
+    advice = not arguments.with_checkpoints
     if arguments.ask:
         manifest = context.store.read()
-        target, _ = way_back(manifest, named, context.store)
+        target, said = way_back(manifest, named, context.store)
+        for each in said:
+            context.say(each)
         for run in manifest.runs:
-            for line in told(run, target):
+            for line in told(run, target, advice=advice):
                 context.say(line)
         if not context.agreed(f"switch back to environment {target} ({target.path})?"):
             context.say("nothing was switched")
             return 0
         named = str(target.number)
-    switched = rollback(named, context.store, context.outside)
+    switched = rollback(named, context.store, context.outside, advice=advice)
     if arguments.with_checkpoints:
         return _with_checkpoints(switched, context)
     show_switch(switched, context)

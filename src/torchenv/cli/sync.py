@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from torchenv.cli.context import Context
 from torchenv.cli.project import Project
+from torchenv.errors import InputError
 from torchenv.lockset import LockSet
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ def run(arguments: Namespace, context: Context) -> int:
 
     project = Project.of(context)
     locked = project.needed()
+    _tell_of_drift(locked, project, context)
     locks = _digests(locked, arguments.target, project)
     environment = built_already(locks, context.store.read(), context.store)
     if environment is not None:
@@ -52,6 +55,14 @@ def run(arguments: Namespace, context: Context) -> int:
         return 0
     made = _built(fit, project, context)
     return _finished(made.environment, context, made=made.new)
+
+
+def _tell_of_drift(locked: LockSet, project: Project, context: Context) -> None:
+    # What was locked is built all the same, even where a file that the profile names is not at hand.
+    with suppress(InputError):
+        if locked.wanted != project.wanted:
+            said = "the profile is no longer what was locked, and the locks are built as they are"
+            context.say(f"note: {said}: `torchenv lock --check` says what has changed")
 
 
 def _digests(locked: LockSet, named: str | None, project: Project) -> frozenset[str]:

@@ -185,5 +185,8 @@ def _from_package_index(search: Search, build: Build) -> tuple[Remark, ...]:
         return ()
     size = build.release.download_mib.get(search.ask.host.platform)
     much = f", about {size / 1024:.1f} GiB to download" if size else ""
-    said = f"PyTorch's index cannot be reached: the package index's {build.backend.tag} build is taken{much}"
+    on_cpu = search.considered.vendor == "cpu" != build.backend.vendor
+    here = ", which computes on the CPU here" if on_cpu else ""
+    taken = f"the package index's {build.backend.tag} build is taken{here}{much}"
+    said = f"PyTorch's index cannot be reached: {taken}"
     return (Remark("package-index", said),)

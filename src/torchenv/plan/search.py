@@ -51,7 +51,8 @@ class Search:
 
     def _of_release(self, release: Release) -> Build | None:
         chosen: Build | None = None
-        for backend in self._ordered(release):
+        tried = self._ordered(release)
+        for backend in tried:
             if chosen is not None:
                 said = f"{chosen.backend.tag} comes first"
                 self._reject(release, backend, Refusal("not-preferred", said))
@@ -62,7 +63,8 @@ class Search:
             else:
                 chosen = answer
         for backend in release.backends:
-            if refusal := self._refusal_of_kind(backend):
+            # The package index's build may be of a kind for which there is no device here.
+            if backend not in tried and (refusal := self._refusal_of_kind(backend)):
                 self._reject(release, backend, refusal)
         return chosen
 
@@ -105,7 +107,7 @@ class Search:
         vendor = self.considered.vendor
         if not self._allowed(backend):
             return Refusal("not-preferred", "is not among the backends that were asked for")
-        if self.ask.indexes.unreachable and not self._may_come_from_package_index(backend):
+        if self.ask.indexes.unreachable:
             return Refusal("index-unreachable", "its index cannot be reached")
         if vendor in {backend.vendor, "apple"}:
             return None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchenv.lifeboat import printable, told
+from torchenv.errors import ToolFailed
+from torchenv.lifeboat import printable, told, unjudged
 from torchenv.manifest import Manifest
 from torchenv.record import Environment, Kind, Proof, Run, State, as_json
 from torchenv.steps import behind
@@ -25,7 +27,7 @@ def list_text(manifest: Manifest) -> str:
             "*" if each.number == manifest.current else "",
             str(each.number),
             each.name,
-            each.state.value if each.kind is Kind.BUILT else "adopted",
+            _state(each),
             each.reads or "",
             each.path,
         )
@@ -38,11 +40,11 @@ def list_text(manifest: Manifest) -> str:
 
 def shown(environment: Environment, store: Store) -> dict[str, Any]:
     """Give everything that is recorded of an environment, with its plan and the path of its lock."""
-    plan, lock = store.plan_path(environment.number), store.lock_path(environment.number)
+    lock = store.lock_path(environment.number)
     return {
         **as_json(environment),
         "checkpoints": [_of_run(run, environment) for run in store.read().runs],
-        "plan": json.loads(plan.read_text(encoding="utf-8")) if plan.is_file() else None,
+        "plan": _kept_plan(environment, store),
         "lock-path": str(lock) if lock.is_file() else None,
     }
 
@@ -73,13 +75,23 @@ def columns(rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+def _state(environment: Environment) -> str:
+    if environment.kind is Kind.BUILT:
+        return environment.state.value
+    # Nobody built it here, so that it is ready says nothing.
+    checked = f", {environment.state.value}" if environment.state is not State.READY else ""
+    return f"{environment.kind.value}{checked}"
+
+
 def _run_lines(run: Run, manifest: Manifest) -> Iterator[str]:
     if run.newest is None:
         yield f"{printable(run.path)}: no complete checkpoint"
         return
     yield f"{printable(run.path)}: newest checkpoint {printable(run.newest)}"
     for each in manifest.environments:
-        if each.on_disk:
+        if each.on_disk and each.number in run.unjudged_for:
+            yield f"  {unjudged(each)}"
+        elif each.on_disk:
             reads = run.newest_readable.get(each.number)
             back = behind(run.newest, reads)
             yield f"  environment {each.number} reads {printable(reads or 'none')}" + (
@@ -94,7 +106,14 @@ def _of_run(run: Run, environment: Environment) -> dict[str, Any]:
         "newest": run.newest,
         "newest_readable": readable,
         "steps_behind": behind(run.newest, readable),
+        "judged": environment.number not in run.unjudged_for,
     }
+
+
+def _kept_plan(environment: Environment, store: Store) -> dict[str, Any] | None:
+    """Give the document of the plan that it was built from; None where none was kept."""
+    path = store.plan_path(environment.number)
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
@@ -104,8 +123,14 @@ def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
     yield f"torch: {environment.torch or 'none'}, from {environment.index or 'the default package index'}"
     yield f"reads: {environment.reads or 'unknown'}"
     yield from (f"checkpoints: {line}" for run in store.read().runs for line in told(run, environment))
+    plan = _kept_plan(environment, store)
+    if plan is not None:
+        yield f"plan: {plan['requested']}, {plan['outcome']}: {' '.join(plan['requirements'])}"
+        yield f"  for Python {plan['python']['version']}, from {plan['index'] or 'the default package index'}"
+        yield from (f"  because {each}" for each in plan["why"])
     if environment.choice is not None:
-        yield from (f"because {each}" for each in environment.choice.because)
+        if plan is None:
+            yield from (f"because {each}" for each in environment.choice.because)
         yield from (f"ignored: {each}" for each in environment.choice.ignored)
         yield from (f"note: {each}" for each in environment.choice.warnings)
     for proof in environment.proofs:
@@ -115,7 +140,9 @@ def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
     if lock.is_file():
         yield f"lock: {lock}"
     if constraints_path(Path(environment.path)).is_file():
-        yield f"to add to it: {_adding_to(environment)}"
+        # What is recorded can be told without it.
+        with suppress(ToolFailed):
+            yield f"to add to it: {_adding_to(environment)}"
 
 
 def _made_lines(made: Made, order: Order) -> Iterator[str]:
@@ -143,6 +170,10 @@ def _made_lines(made: Made, order: Order) -> Iterator[str]:
 
 def _adding_to(environment: Environment) -> str:
     """Write the command that adds a package by hand and replaces nothing that is there."""
+    # `list` needs none of what uv takes to import.
+    from torchenv.installers.uv import uv_program
+
     held = constraints_path(Path(environment.path))
-    words = ["uv", "pip", "install", "--python", environment.path, "-c", str(held), "PACKAGE"]
+    # torchenv's own, which need not be on PATH.
+    words = [str(uv_program()), "pip", "install", "--python", environment.path, "-c", str(held), "PACKAGE"]
     return shlex.join(words)

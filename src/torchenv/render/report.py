@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from torchenv.host import Host
 from torchenv.manifest import Manifest
-from torchenv.record import Environment, Kind, State
+from torchenv.record import Environment, Kind, Run, State
 from torchenv.render.environment import columns
 from torchenv.render.host import host_text
 
@@ -126,8 +126,7 @@ def _checkpoints(manifest: Manifest) -> Iterator[Section]:
         title="Checkpoints",
         head=("run", "newest", *(f"newest that {each} reads" for each in numbers)),
         rows=tuple(
-            (run.path, run.newest or "", *(run.newest_readable.get(each, "none") for each in numbers))
-            for run in manifest.runs
+            (run.path, run.newest or "", *(_reads(run, each) for each in numbers)) for run in manifest.runs
         ),
         lines=() if manifest.runs else ("none were scanned",),
     )
@@ -137,6 +136,10 @@ def _checkpoints(manifest: Manifest) -> Iterator[Section]:
         rows=tuple((each.path, ", ".join(map(str, each.readable_by))) for each in manifest.kept),
         lines=() if manifest.kept else ("none are kept",),
     )
+
+
+def _reads(run: Run, number: int) -> str:
+    return "not scanned" if number in run.unjudged_for else run.newest_readable.get(number, "none")
 
 
 def _audit(report: Report) -> Section:

@@ -10,7 +10,7 @@ from torchenv.actions.diff import Change, Differences
 from torchenv.actions.remove import Pruned
 from torchenv.actions.status import Status
 from torchenv.integrity import Finding
-from torchenv.record import Environment, as_json
+from torchenv.record import Environment, State, as_json
 from torchenv.tables import plain
 
 
@@ -73,9 +73,16 @@ def _status_lines(status: Status, root: Path) -> Iterator[str]:
         yield f"in use: environment {current}, {current.kind.value}, {current.state.value}"
         yield f"  {current.path}"
         yield f"  torch {current.torch or 'none'} on Python {current.python.version}"
-    yield f"rollback: {f'to environment {status.before}' if status.before else 'to nothing'}"
+    yield f"rollback: to {_way_back(status.before)}"
     yield from (f"runs from it: {each}" for each in status.running)
     yield from (f"note: {each.message}" for each in status.problems)
+
+
+def _way_back(before: Environment | None) -> str:
+    if before is None:
+        return "nothing"
+    failed = ", whose smoke commands failed" if before.state is State.FAILED else ""
+    return f"environment {before}{failed}"
 
 
 def _change(change: Change | None) -> dict[str, str | None] | None:
