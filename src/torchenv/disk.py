@@ -56,7 +56,8 @@ class Disk:
 
     def put(self, path: Path, text: str) -> None:
         """Put a file in place at once: whoever looks sees what was there or all of this."""
-        beside = path.with_name(f".{path.name}.new")
+        # Two may put the same file at once: each writes its own beside it.
+        beside = path.with_name(f".{path.name}.{os.getpid()}.new")
         self.write(beside, text)
         self.rename(beside, path)
 

@@ -189,7 +189,9 @@ def _files(package: Package, source: str) -> tuple[LockedFile, ...]:
 
 
 def _without_password(url: str | None, name: str, source: str) -> str | None:
-    if url is not None and urlsplit(url).password is not None:
+    # https://<token>@mirror.example/… is one too; ssh://git@… only says who asks.
+    parts = urlsplit(url or "")
+    if parts.password is not None or (parts.username and parts.scheme in ("http", "https")):
         raise InputError(
             f"{source}: {name}: an address in the lock holds a password",
             hint="a lock is shared: give the password through netrc or keyring and lock again",

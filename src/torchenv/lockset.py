@@ -22,6 +22,8 @@ _HEADER = """\
 # `torchenv lock --check` compares, `torchenv sync` builds the one that suits a machine.
 """
 
+_LOCK_AGAIN = "run `torchenv lock`"
+
 # What in a profile decides what is locked; the rest may change without a new lock.
 _SECTIONS = ("torch", "python", "backend", "packages", "index", "target")
 
@@ -101,12 +103,16 @@ class LockSet:
     @classmethod
     def from_toml(cls, text: str, source: str) -> LockSet:
         """Read the file; raises `InputError` for one that is damaged or of another schema."""
-        table = Table.from_toml(text, source)
-        table.schema(SCHEMA, remedy="use the torchenv that wrote it, or lock again")
+        try:
+            table = Table.from_toml(text, source)
+        except InputError as error:
+            hint = f"take it from where the project's files are kept, or delete it and {_LOCK_AGAIN}"
+            raise InputError(error.message, hint=hint) from None
+        table.schema(SCHEMA, remedy=f"use the torchenv that wrote it, or delete it and {_LOCK_AGAIN}")
         table.only({"schema", "profile", "catalogue", "uv", "wanted", "target"})
         catalogue = table.table("catalogue")
         return cls(
-            wanted=table.table("wanted").raw(),
+            wanted=_wanted(table.table("wanted")),
             catalogue=catalogue.get("digest", str),
             compiled=catalogue.get("compiled", str),
             uv=table.get("uv", str),
@@ -205,6 +211,16 @@ def drift(
             if before != after:
                 was, will = _decision(before), _decision(after)
                 yield f"target {target.name}: {was} when it was locked, and the catalogue now gives {will}"
+
+
+def _wanted(table: Table) -> Mapping[str, Any]:
+    """Give what was wanted; raises `InputError` where a section is none, or a target has no name."""
+    for section in table.raw():
+        if section != "target":
+            table.table(section)
+    for target in table.tables("target"):
+        target.get("name", str)
+    return table.raw()
 
 
 def _decision(decided: Decided) -> str:

@@ -90,7 +90,16 @@ class Completed:
                 return f"{program} did not answer in time"
             case End.EXITED:
                 said = (self.err.strip() or self.out.strip()).splitlines()
-                return said[-1].strip() if said else f"{program} ended with code {self.code}"
+                return said[-1].strip() if said else f"{program} {self.ending()}"
+
+    def ending(self) -> str:
+        """Say how the process ended: "ended with code 1", "was ended by SIGKILL"."""
+        if self.code >= 0:
+            return f"ended with code {self.code}"
+        number = -self.code
+        # Those for real time, from 34 on, have no names of their own.
+        named = number in set(signal.Signals)
+        return f"was ended by {signal.Signals(number).name if named else f'signal {number}'}"
 
 
 class Runner(Protocol):
@@ -134,7 +143,7 @@ class Programs:
                 out, err = child.communicate(command.stdin, timeout=timeout)
             except subprocess.TimeoutExpired:
                 _kill(child)
-                out, err = child.communicate()
+                out, err = _last_words(child)
                 return Completed(command, 124, out, err, End.OUT_OF_TIME)
         return Completed(command, child.returncode, out, err)
 
@@ -289,6 +298,9 @@ def _leads_astray(name: str) -> bool:
 _children: set[subprocess.Popen[str]] = set()
 _children_lock = threading.Lock()
 
+# Seconds in which what a killed child had printed is read, if someone else holds its pipes.
+_LINGERS = 2.0
+
 _NEW_GROUP: int = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
 
 
@@ -300,7 +312,7 @@ def _watched(child: subprocess.Popen[str]) -> Iterator[None]:
         yield
     except BaseException:
         _kill(child)
-        child.communicate()
+        _last_words(child)
         raise
     finally:
         with _children_lock:
@@ -319,6 +331,24 @@ def _kill(child: subprocess.Popen[str]) -> None:
         # The leader may be gone while a grandchild of its group still holds the pipes.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)
+
+
+def _last_words(child: subprocess.Popen[str]) -> tuple[str, str]:
+    """Give what a killed child had printed; a grandchild that left its group may hold the pipes for ever."""
+    try:
+        return child.communicate(timeout=_LINGERS)
+    except subprocess.TimeoutExpired as error:
+        for pipe in (child.stdout, child.stderr):
+            # On Windows threads read them, which end with the grandchild.
+            if pipe is not None and sys.platform != "win32":
+                pipe.close()
+        child.poll()
+        return _decoded(error.output), _decoded(error.stderr)
+
+
+def _decoded(content: bytes | str | None) -> str:
+    # What was read so far is bytes, whatever the pipe was opened as.
+    return content.decode("utf-8", "replace") if isinstance(content, bytes) else content or ""
 
 
 @contextlib.contextmanager

@@ -86,3 +86,11 @@ def test_many_processes_find_what_one_does(tmp_path: Path, breakages: Breakages)
     alone = audit([tmp_path], breakages, workers=1)
     assert len(alone.findings) == 9
     assert audit([tmp_path], breakages, workers=2) == alone
+
+
+def test_a_link_that_leads_to_itself_is_no_file(tmp_path: Path, breakages: Breakages) -> None:
+    write(tmp_path, "a.py")
+    (tmp_path / "loop.py").symlink_to(tmp_path / "loop.py")
+    assert audit([tmp_path], breakages).files == 1
+    with pytest.raises(InputError, match="there is no such file or folder"):
+        audit([tmp_path / "loop.py"], breakages)

@@ -143,3 +143,21 @@ def test_a_conda_environment_is_read(found: Found) -> None:
           - pytorch
     """
     assert found("python-floor", "environment.yml", text) == ["4:5 error"]
+
+
+def test_a_project_that_keeps_to_an_older_torch_keeps_its_python(found: Found) -> None:
+    text = """
+        [project]
+        requires-python = ">=3.10"
+        dependencies = ["torch>=2.1,<2.15"]
+    """
+    assert found("python-floor", "pyproject.toml", text) == []
+
+
+def test_an_image_with_an_older_torch_keeps_its_python(found: Found) -> None:
+    text = """
+        FROM python:3.10
+        RUN pip install torch==2.14.1
+    """
+    assert found("python-floor", "Dockerfile", text) == []
+    assert found("python-floor", "Dockerfile", text.replace("==2.14.1", ">=2.14.1")) == ["2:6 error"]

@@ -73,3 +73,23 @@ def test_a_member_that_is_asked_for_is_not(found: Found) -> None:
             print(backend.supports_time_estimate)
     """
     assert found("removed-name", "a.py", text) == []
+
+
+def test_the_name_of_an_older_torch_in_the_place_of_a_newer_one_stays(found: Found) -> None:
+    text = """
+        try:
+            from torch.nested import something_newer
+        except ImportError:
+            from torch.nested import _rebuild_njt
+    """
+    assert found("removed-name", "a.py", text) == []
+
+
+def test_a_name_in_the_place_of_another_project_is_found(found: Found) -> None:
+    text = """
+        try:
+            import tensorflow
+        except ImportError:
+            from torch.nested import _rebuild_njt
+    """
+    assert found("removed-name", "a.py", text) == ["5:30 error"]

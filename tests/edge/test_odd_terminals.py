@@ -163,3 +163,16 @@ def test_a_name_cannot_act_on_a_terminal_and_a_program_gets_it_as_it_is(terminal
     os.close(ours)
     ended = terminal.type("checkpoints", "keep", name)
     assert f"{terminal.cwd}/{name} cannot be kept" in ended.err
+
+
+def test_what_a_shell_makes_of_a_pattern_are_hosts_and_a_version_may_follow(terminal: Terminal) -> None:
+    hosts = (HOST, HOST.with_name("mi300x.json"))
+    typed: tuple[tuple[str | Path, ...], ...] = (
+        ("2.14", "--host", *hosts),
+        ("--host", *hosts, "2.14"),
+        ("--host", hosts[0], "--host", hosts[1]),
+    )
+    for words in typed:
+        planned = json.loads(terminal.type("plan", *words, "--json").out)["hosts"]
+        assert [each["host"] for each in planned] == ["rtx-4090-driver-580", "mi300x"]
+        assert {each["torch"] for each in planned} == {"2.14.1" if "2.14" in words else "2.15.0"}

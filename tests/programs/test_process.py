@@ -93,6 +93,29 @@ def test_out_of_time_means_the_whole_family_is_gone_and_what_it_said_is_kept(
     assert_gone(int(done.out))
 
 
+def test_a_grandchild_that_left_the_group_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    # As torchrun starts its workers: each in a session of its own, with the pipes of its parent.
+    leaves = (
+        "import subprocess, sys, time; print('began', flush=True);"
+        " print('wörk', file=sys.stderr, flush=True);"
+        " child = subprocess.Popen(['sleep', '30'], start_new_session=True);"
+        " open(sys.argv[1], 'w').write(str(child.pid)); time.sleep(30)"
+    )
+    began = time.monotonic()
+    done = run(python(leaves, str(tmp_path / "pid")), timeout=1)
+    waited = time.monotonic() - began
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    assert (done.end, done.out, done.err) == (End.OUT_OF_TIME, "began\n", "wörk\n")
+    # It would have been the thirty seconds of the grandchild.
+    assert waited < 20
+
+
+def test_a_program_that_a_signal_ended_is_named_with_it() -> None:
+    die = "import os, sys; os.kill(os.getpid(), int(sys.argv[1]))"
+    assert run(python(die, "9")).reason().endswith("was ended by SIGKILL")
+    assert Completed(Command(("train",)), -40, "", "").reason() == "train was ended by signal 40"
+
+
 def test_side_by_side_answers_keep_their_order_and_each_has_its_limit() -> None:
     slow = python("import time; time.sleep(60)")
     answers = together(run, [python("print(1)"), slow, python("print(3)")], timeout=2)

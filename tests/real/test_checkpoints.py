@@ -99,7 +99,8 @@ else:
     wrong = [name for name in wanted if not torch.equal(found[name], wanted[name])]
     assert not wrong, wrong
     assert any(each.count_nonzero() for each in wanted.values())
-print("WELL", torch.__version__)
+# One string, which the ranks cannot write into each other.
+print(f"WELL {torch.__version__}", flush=True)
 if dist.is_initialized():
     dist.destroy_process_group()
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from torchenv.audit import RULES, Finding, Report, Severity, Unread
 from torchenv.render import audit
@@ -114,3 +115,9 @@ def test_sarif_tells_what_could_not_be_read() -> None:
             "locations": [{"physicalLocation": {"artifactLocation": {"uri": "b.py"}}}],
         }
     ]
+
+
+def test_sarif_quotes_a_name_that_is_no_utf_8_byte_for_byte() -> None:
+    named = replace(REPORT, findings=(replace(REPORT.findings[0], path="src/\udcff.py"),))
+    (result,) = json.loads(audit.sarif(named, RULES))["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"] == {"uri": "src/%FF.py"}

@@ -139,6 +139,18 @@ def test_what_is_missing_or_no_number_fails_by_name(evaluates: Evaluates) -> Non
     assert json.loads(document)["metrics"][1]["new"] == "nan"
 
 
+def test_a_value_that_holds_nan_deep_inside_is_still_json(evaluates: Evaluates) -> None:
+    evaluated = evaluates({"loss": {"by step": [math.nan]}}, {"loss": 1})
+    document = json.loads(json.dumps(evaluation_document(evaluated), allow_nan=False))
+    assert document["metrics"][0]["old"] == {"by step": ["nan"]}
+
+
+def test_a_number_longer_than_python_reads_is_a_missing_metric(evaluates: Evaluates) -> None:
+    huge = ("python", "-c", "print('{\"loss\": ' + '1' * 5000 + '}')")
+    evaluated = evaluates({}, {}, huge)
+    assert [each.verdict for each in evaluated.metrics] == ["the old value is missing"]
+
+
 def test_output_without_metrics_is_a_missing_metric(evaluates: Evaluates) -> None:
     evaluated = evaluates({}, {}, ("python", "-c", "print('loss 0.5')"))
     assert [each.verdict for each in evaluated.metrics] == ["the old value is missing"]

@@ -254,6 +254,45 @@ def test_a_check_says_what_drifted_and_why(team: Project) -> None:
     assert four == "pylock.ci.toml is missing"
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('name = "v100"', "", "torchenv.toml: target[1].name is missing"),
+        ('name = "v100"', 'name = "ada"', "torchenv.toml: target[1].name: 'ada' names two targets"),
+        ('name = "team"', 'torch = "2.15"', "torchenv.toml: not valid TOML: "),
+        ("[packages]", "[pakages]", "torchenv.toml: pakages is not a setting"),
+    ],
+)
+def test_a_profile_that_is_none_any_more_is_wrong_and_no_drift(
+    team: Project, old: str, new: str, said: str
+) -> None:
+    team.run("lock")
+    team.change("torchenv.toml", old, new)
+    done = team.run("lock", "--check")
+    assert (done.code, done.out) == (2, "")
+    assert done.said.startswith(f"error: {said}")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('name = "ada"\n', "", "wanted.target[0].name is missing"),
+        ("[wanted.torch]", "[wanted]\ntorch = 3\n[other]", "other is not a setting"),
+        ("[wanted.torch]", "[[wanted.torch]]", "wanted.torch: must be a table, not a list"),
+        ("schema = 1", "<<<<<<< HEAD", "not valid TOML: "),
+        ("schema = 1", "schema = 2", "schema: is 2, and this torchenv reads 1"),
+    ],
+)
+def test_a_tie_that_is_damaged_is_named_by_its_place(team: Project, old: str, new: str, said: str) -> None:
+    team.run("lock")
+    text = team.read("torchenv.lock.toml")
+    assert old in text
+    team.write("torchenv.lock.toml", text.replace(old, new, 1))
+    done = team.run("lock", "--check")
+    assert (done.code, done.out) == (2, "")
+    assert done.said.startswith(f"error: torchenv.lock.toml: {said}")
+
+
 def test_a_changed_requirements_file_is_drift(team: Project) -> None:
     team.write("requirements.txt", "numpy<2.3\n")
     team.change("torchenv.toml", 'requirements = ["lightning"]', 'from = ["requirements.txt"]')

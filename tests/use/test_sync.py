@@ -247,6 +247,32 @@ def test_a_directory_that_lacks_files_is_told_before_anything_is_built(team: Pro
     assert not (team.directory / ".torchenv" / "envs").exists()
 
 
+def test_a_directory_with_a_damaged_file_is_told_before_anything_is_built(team: Project) -> None:
+    team.run("lock")
+    team.run("fetch", "ci", "wheels")
+    (team.directory / "wheels" / "numpy-2.3.0-py3-none-any.whl").write_bytes(b"half")
+    done = team.run("sync", "--wheels", "wheels")
+    wheels = f"{team.directory}/wheels"
+    assert (done.code, done.said.splitlines()[-2]) == (
+        2,
+        f"error: in {wheels} these are not the files that were locked: numpy-2.3.0-py3-none-any.whl",
+    )
+    assert not (team.directory / ".torchenv" / "envs").exists()
+
+
+def test_files_are_not_fetched_to_where_there_can_be_none(team: Project) -> None:
+    team.run("lock")
+    taken = team.directory / "wheels" / "numpy-2.3.0-py3-none-any.whl"
+    taken.mkdir(parents=True)
+    for directory, said in (
+        ("torchenv.toml", "torchenv.toml: File exists"),
+        ("wheels", f"{taken}: Is a directory"),
+    ):
+        done = team.run("fetch", "ci", directory)
+        assert done.code == 2
+        assert said in done.said
+
+
 def test_a_mirror_of_this_machine_serves_the_files_and_the_lock_stays(team: Project) -> None:
     team.run("lock")
     for name in team.index.places():
@@ -347,6 +373,13 @@ def test_a_dockerfile_builds_the_same_environment(team: Project, tmp_path: Path)
     assert said_by(here / "env", "import torch; print(torch.__version__)") == "2.15.0+cpu"
     team.run("sync")
     assert files_in(here / "env") == files_in(Path(manifest(team).environments[0].path))
+
+
+def test_a_dockerfile_is_not_written_to_where_there_is_no_directory(team: Project) -> None:
+    team.run("lock")
+    done = team.run("export", "--dockerfile", "ci", "-o", "images/Dockerfile")
+    said = f"error: {team.directory}/images/Dockerfile cannot be written: No such file or directory"
+    assert (done.code, done.said.splitlines()[-1]) == (2, said)
 
 
 def test_an_image_for_another_system_is_refused(team: Project) -> None:

@@ -105,6 +105,11 @@ def test_the_index_is_written_in_and_only_for_what_an_index_gave() -> None:
             "https://ada:secret@mirror.example/",
             "pylock.toml: numpy: an address in the lock holds a password",
         ),
+        (
+            "https://mirror.example/simple/",
+            "https://token@mirror.example/",
+            "pylock.toml: numpy: an address in the lock holds a password",
+        ),
     ],
 )
 def test_what_cannot_be_trusted_is_refused(old: str, new: str, message: str) -> None:

@@ -108,7 +108,7 @@ def _on_every_core(
 def _files(path: Path) -> Iterator[tuple[Path, Kind]]:
     if path.is_dir():
         yield from _below(path)
-    elif path.exists():
+    elif path.is_file():
         kind = kind_of(path.as_posix())
         if kind is None:
             raise InputError(
@@ -131,7 +131,7 @@ def _below(folder: Path) -> Iterator[tuple[Path, Kind]]:
     for entry in listed:
         if entry.is_dir(follow_symlinks=False):
             folders.append(entry.name)
-        elif (kind := kind_of(entry.path.replace(os.sep, "/"))) and entry.is_file():
+        elif (kind := kind_of(entry.path.replace(os.sep, "/"))) and _is_file(entry):
             yield Path(entry.path), kind
     for name in folders:
         below = folder / name
@@ -139,3 +139,11 @@ def _below(folder: Path) -> Iterator[tuple[Path, Kind]]:
         if hidden or name in _PASSED_OVER or (below / "pyvenv.cfg").exists():
             continue
         yield from _below(below)
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:
+        # A link that leads to itself leads nowhere.
+        return False

@@ -194,7 +194,8 @@ def _run(command: Command, timeout: float, ports: Ports) -> tuple[dict[str, Any]
 
 def _object(text: str) -> dict[str, Any]:
     # A command that only prepares prints no metrics; one that is missed by name is told as missing.
-    with suppress(json.JSONDecodeError, RecursionError):
+    # A number of more than 4300 digits is a ValueError of Python's own.
+    with suppress(ValueError, RecursionError):
         value = json.loads(text)
         if isinstance(value, dict):
             return value

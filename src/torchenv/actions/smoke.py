@@ -155,11 +155,8 @@ def _take(fact: Mapping[str, Any], seen: Seen) -> None:
 def _ended(completed: Completed, timeout: float) -> str:
     if completed.end is End.OUT_OF_TIME:
         return f"it was still running after {timeout:g} s, and was stopped"
-    if completed.code < 0:
-        from signal import Signals
-
-        return f"the process was ended by {Signals(-completed.code).name}"
-    return f"the process ended with code {completed.code}: {completed.reason()}"
+    said = f": {completed.reason()}" if completed.code >= 0 else ""
+    return f"the process {completed.ending()}{said}"
 
 
 def _inside(around: Entry, packages: Sequence[str]) -> Command:

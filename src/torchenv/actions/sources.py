@@ -64,7 +64,10 @@ def at_mirror(lock: Lock, mirror: Mirror, tag: str, fetch: Fetch) -> Lock:
 
 
 def from_directory(lock: Lock, directory: Path) -> Lock:
-    """Give the same lock with its files in a directory; raises `InputError` naming those that are missing."""
+    """Give the same lock with its files in a directory.
+
+    Raises `InputError` naming those that are missing, or that are not the files that were locked.
+    """
     addresses: dict[str, str] = {}
     missing: list[str] = []
     for package in lock.packages:
@@ -72,28 +75,43 @@ def from_directory(lock: Lock, directory: Path) -> Lock:
         if not there:
             missing += [file.name for file in package.files[:1]] or [f"{package.name} (from its repository)"]
         addresses |= {each.sha256: (directory / each.name).absolute().as_uri() for each in package.files}
+    hint = "bring them with `torchenv fetch TARGET DIR` where there is a network"
     if missing:
-        hint = "bring them with `torchenv fetch TARGET DIR` where there is a network"
         raise InputError(f"{directory} does not hold {', '.join(missing)}", hint=hint)
+    files = [file for package in lock.packages for file in package.files]
+    found = _digests(directory, files)
+    damaged = [
+        each.name for each, digest in zip(files, found, strict=True) if digest not in (None, each.sha256)
+    ]
+    if damaged:
+        raise InputError(
+            f"in {directory} these are not the files that were locked: {', '.join(damaged)}", hint=hint
+        )
     return lock.elsewhere(addresses, {})
 
 
 def bring(lock: Lock, directory: Path, download: Download, say: Say) -> tuple[Path, ...]:
     """Bring every file of a lock into a directory, each proven by its hash; what is there already stays.
 
-    Raises `IndexFailed` where one cannot be had or is another file, `InputError` for what has no file.
+    Raises `IndexFailed` where one cannot be had or is another file, `InputError` for what has no file, and
+    where the directory takes none.
     """
     without = [each.name for each in lock.packages if not each.files]
     if without:
         hint = "only released packages can be brought"
         raise InputError(f"{', '.join(without)} comes from a repository and has no file", hint=hint)
-    directory.mkdir(parents=True, exist_ok=True)
     files = [file for package in lock.packages for file in package.files]
-    wanted = [each for each in files if _digest(directory / each.name) != each.sha256]
-    size = sum(each.size or 0 for each in wanted)
-    say(f"bringing {len(wanted)} of {len(files)} files, {size >> 20} MiB")
-    with ThreadPoolExecutor(TOGETHER) as pool:
-        list(pool.map(lambda file: _brought(file, directory, download), wanted))
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        found = _digests(directory, files)
+        wanted = [each for each, digest in zip(files, found, strict=True) if digest != each.sha256]
+        size = sum(each.size or 0 for each in wanted)
+        say(f"bringing {len(wanted)} of {len(files)} files, {size >> 20} MiB")
+        with ThreadPoolExecutor(TOGETHER) as pool:
+            list(pool.map(lambda file: _brought(file, directory, download), wanted))
+    except OSError as error:
+        hint = "name another directory, with room for them"
+        raise InputError(f"{error.filename or directory}: {error.strerror or error}", hint=hint) from None
     return tuple(directory / each.name for each in files)
 
 
@@ -150,6 +168,11 @@ def _same_file(file: LockedFile, package: LockedPackage, page: ProjectPage | Non
             hint="a mirror may not change what it mirrors: find out why it did",
         )
     return listed.url
+
+
+def _digests(directory: Path, files: Sequence[LockedFile]) -> list[str | None]:
+    with ThreadPoolExecutor(TOGETHER) as pool:
+        return list(pool.map(lambda file: _digest(directory / file.name), files))
 
 
 def _digest(path: Path) -> str | None:

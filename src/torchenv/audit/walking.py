@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
 # What a `try` must catch for an import or attribute inside it to be a question rather than a need.
-_FORGIVING = frozenset({"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException"})
+_ABSENT = frozenset({"ImportError", "ModuleNotFoundError", "AttributeError"})
+_FORGIVING = _ABSENT | {"Exception", "BaseException"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,9 +145,16 @@ class Walk:
 
     def see_try(self, node: ast.Try | ast.TryStar, scope: Scope) -> None:
         before, self._guarded = self._guarded, self._guarded or _forgives(node.handlers)
+        seen = len(self.references)
         self._all(node.body, scope)
+        asked = (path for each in self.references[seen:] for path in each.paths)
+        of_torch = any(path.partition(".")[0] == "torch" for path in asked)
+        for handler in node.handlers:
+            # The name of an older torch is taken where that of a newer one is not there.
+            self._guarded = before or (of_torch and not _ABSENT.isdisjoint(_names(handler.type)))
+            self._visit(handler, scope)
         self._guarded = before
-        self._all([*node.handlers, *node.orelse, *node.finalbody], scope)
+        self._all([*node.orelse, *node.finalbody], scope)
 
     def see_if(self, node: ast.If, scope: Scope) -> None:
         self._visit(node.test, scope)

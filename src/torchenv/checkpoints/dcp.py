@@ -9,7 +9,7 @@ from typing import Any
 
 from torchenv.checkpoints.coverage import covers
 from torchenv.checkpoints.inert import Damaged, Global, Hidden, Made, Map
-from torchenv.checkpoints.pickles import LARGEST, Walk, walk
+from torchenv.checkpoints.pickles import GETATTR, LARGEST, Walk, walk
 from torchenv.checkpoints.records import (
     INDEX,
     METADATA,
@@ -76,7 +76,9 @@ def read_listing(data: bytes) -> tuple[Facts, Listing]:
 
 def features(facts: Facts) -> tuple[list[str], list[Global]]:
     """Give the codes of the features in one `.metadata`, and the names that no release writes."""
-    codes, foreign = rules().of_names(facts.globals, "dcp")
+    known = rules()
+    passed = {GETATTR} if known.takes_members_alone(facts.walked) else set()
+    codes, foreign = known.of_names((each for each in facts.globals if each not in passed), "dcp")
     if facts.states.six:
         codes.append("dcp-strides")
     if facts.states.others:

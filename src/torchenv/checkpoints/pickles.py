@@ -25,6 +25,10 @@ _LONGEST_NUMBER = 1_000  # characters; Python turns longer ones into numbers slo
 Watch = Callable[[Any, int | None], None]
 
 
+# Python 3.11.0 to 3.11.3 pickle the member of an Enum as `getattr(Class, "NAME")`.
+GETATTR = Global("builtins", "getattr")
+
+
 @dataclass(slots=True)
 class Walk:
     """What one pickle holds."""
@@ -34,6 +38,8 @@ class Walk:
     protocol: int = 0
     globals: dict[Global, int] = field(default_factory=dict)  # with the place of its first use
     calls: dict[Global, int] = field(default_factory=dict)  # how often each is called
+    # How often a name is taken out of a class by `getattr`, and nothing else is made of that.
+    taken: dict[tuple[Global, str], int] = field(default_factory=dict)
     stored: list[Any] = field(default_factory=list)  # the references to what is outside
     fetched: list[tuple[Any, ...]] = field(default_factory=list)  # tuples that are used again
     frames: list[tuple[int, int]] = field(default_factory=list)  # where each FRAME is, its length
@@ -137,6 +143,8 @@ def _run(  # noqa: PLR0915 - one loop over the opcodes is the fast way, and read
             maker = stack[-1]
             if type(maker) is Global:
                 found.calls[maker] = found.calls.get(maker, 0) + 1
+                if maker == GETATTR:
+                    _note_taken(found, arguments)
             stack[-1] = Made(maker, arguments)
             room -= 64
         elif op == 0x28:  # MARK
@@ -288,12 +296,17 @@ def _run(  # noqa: PLR0915 - one loop over the opcodes is the fast way, and read
                 maker = _global(found, module, name, at - 1)
             else:
                 maker = items.pop(0)
+            if type(maker) is Global:
+                found.calls[maker] = found.calls.get(maker, 0) + 1
             stack.append(Made(maker, items))
             room -= 300
         elif op == 0x92:  # NEWOBJ_EX
             stack.pop()
             arguments = stack.pop()
-            stack[-1] = Made(stack[-1], arguments)
+            maker = stack[-1]
+            if type(maker) is Global:
+                found.calls[maker] = found.calls.get(maker, 0) + 1
+            stack[-1] = Made(maker, arguments)
             room -= 64
         elif op == 0x50:  # PERSID
             text, at = _line(data, at)
@@ -404,6 +417,13 @@ def _global(found: Walk, module: Any, name: Any, at: int) -> Global:
     known = Global(module, name)
     found.globals.setdefault(known, at)
     return known
+
+
+def _note_taken(found: Walk, arguments: Any) -> None:
+    well_formed = type(arguments) is tuple and tuple(map(type, arguments)) == (Global, str)
+    # An Enum has a few members; who takes more names than that is not after one.
+    if well_formed and (arguments in found.taken or len(found.taken) < 100):
+        found.taken[arguments] = found.taken.get(arguments, 0) + 1
 
 
 def _nothing(index: int) -> Any:

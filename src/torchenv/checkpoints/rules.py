@@ -11,6 +11,7 @@ from typing import Literal, cast
 from packaging.version import Version
 
 from torchenv.checkpoints.inert import Global
+from torchenv.checkpoints.pickles import GETATTR, Walk
 from torchenv.checkpoints.values import ANY, Certainty, Note, Range, Reader
 from torchenv.tables import Table
 
@@ -64,6 +65,7 @@ class Rules:
     pt2: tuple[tuple[str, Range], ...]  # written from which release on, read by which; newest first
     known: dict[Kind, frozenset[Global]]
     named: dict[Global, str]  # the feature that goes with a name
+    members: frozenset[tuple[Global, str]]  # of the Enums that releases write
 
     @classmethod
     def parse(cls, table: Table) -> Rules:
@@ -103,7 +105,17 @@ class Rules:
                 "save": _globals(known.strings("save")) | dtypes,
             },
             named=named,
+            members=frozenset(
+                (Global(module, name), member)
+                for module, name, *members in map(str.split, known.strings("members"))
+                for member in members
+            ),
         )
+
+    def takes_members_alone(self, walked: Walk) -> bool:
+        """Say whether `getattr` does no more than take members of Enums that releases write."""
+        uses = sum(count for taken, count in walked.taken.items() if taken in self.members)
+        return 0 < uses == walked.calls.get(GETATTR, 0)
 
     def of_names(self, names: Iterable[Global], kind: Kind) -> tuple[list[str], list[Global]]:
         """Give the features that names stand for, and the names that no release writes."""

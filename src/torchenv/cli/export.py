@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 from torchenv.cli.context import Context
 from torchenv.cli.project import Project
+from torchenv.errors import InputError
 
 
 def options(parser: ArgumentParser) -> None:
@@ -16,7 +17,6 @@ def options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace, context: Context) -> int:
     """Write a Dockerfile for a target."""
-    from torchenv.disk import Disk
     from torchenv.render.dockerfile import dockerfile
 
     project = Project.of(context)
@@ -28,6 +28,9 @@ def run(arguments: Namespace, context: Context) -> int:
         context.out(text.rstrip("\n"))
         return 0
     path = context.cwd / arguments.output
-    Disk().put(path, text)
+    try:
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
     context.say(f"wrote {path}; build it in {project.directory}, where {target.file} is")
     return 0

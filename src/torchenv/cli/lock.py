@@ -35,7 +35,11 @@ def options(parser: ArgumentParser) -> None:
     how.add_argument("--mirror", metavar="URL", help="rewrite all addresses to URL/whl and URL/simple")
     parser.add_argument("--dry-run", action="store_true", help="show what would change and write nothing")
     parser.add_argument(
-        "--host", metavar="FILE", action="append", help="add the target that the machine in FILE needs"
+        "--host",
+        metavar="FILE",
+        nargs="+",
+        action="extend",
+        help="add the target that the machine in FILE needs",
     )
     parser.add_argument("--catalogue", metavar="FILE", help="a catalogue of your own, over the packaged one")
     parser.add_argument("--json", action="store_true", help="print what was found or done as JSON")
@@ -70,6 +74,9 @@ def _drift(found: LockSet, project: Project, context: Context) -> list[str]:
 
         return {name: decision(plan) for name, plan in decided(_order(project, context)).items()}
 
+    if project.wanted != found.wanted:
+        # What was locked was read then; what is new may be no profile at all, which is no drift.
+        _ = project.profile
     digest = context.catalogue_digest
     return list(drift(found, project.wanted, catalogue=digest, content=project.content, now=now))
 

@@ -14,15 +14,19 @@ from torchenv.plan.python import is_path, is_version
 from torchenv.profile import INSTALLERS, PREFERENCES, Profile
 
 
-def add_choice(parser: ArgumentParser) -> None:
-    """Declare the options that steer what is chosen."""
+def add_choice(parser: ArgumentParser, *, hosts: bool = False) -> None:
+    """Declare the options that steer what is chosen; with `hosts`, `--host` takes several files at once."""
     group = parser.add_argument_group("the choice")
     group.add_argument("version", nargs="?", help="a version (2.15.0), a line (2.15), a range or `latest`")
     group.add_argument(
         "--profile", metavar="NAME|FILE", help="what is wanted; else torchenv.toml, else `default`"
     )
     group.add_argument(
-        "--host", metavar="FILE", action="append", help="plan for the machine that FILE describes"
+        "--host",
+        metavar="FILE",
+        nargs="+" if hosts else None,
+        action="extend" if hosts else "append",
+        help="plan for the machine that FILE describes",
     )
     group.add_argument(
         "--backend", metavar="B", action="append", help="take only this backend, such as cu132"

@@ -13,7 +13,7 @@ from torchenv.plan import Outcome, Question, Wish, resolve
 
 def options(parser: ArgumentParser) -> None:
     """Declare what the command takes."""
-    add_choice(parser)
+    add_choice(parser, hosts=True)
     parser.add_argument("--online", action="store_true", help="ask the index whether it has what is planned")
     parser.add_argument(
         "--audit", metavar="PATH", action="append", help="weigh in the advice what an audit of PATH finds"
@@ -23,6 +23,7 @@ def options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace, context: Context) -> int:
     """Plan and print; nothing is changed, and without `--online` no network is asked."""
+    _tell_version_from_hosts(arguments, context)
     asked = wish(arguments, context.environ, context.profile)
     if arguments.host and len(arguments.host) > 1:
         return _of_fleet(asked, context)
@@ -42,6 +43,15 @@ def run(arguments: Namespace, context: Context) -> int:
 
         context.out(plan_text(plan))
     return NothingSuits.exit_code if plan.outcome is Outcome.BLOCKED else 0
+
+
+def _tell_version_from_hosts(arguments: Namespace, context: Context) -> None:
+    # plan --host a.json b.json 2.15
+    hosts = arguments.host or []
+    if arguments.version is None and len(hosts) > 1:
+        last = hosts[-1]
+        if not last.endswith(".json") and not (context.cwd / last).exists():
+            arguments.version = hosts.pop()
 
 
 def _of_fleet(asked: Wish, context: Context) -> int:

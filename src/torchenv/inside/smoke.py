@@ -19,7 +19,8 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
-from importlib.metadata import distribution, packages_distributions
+from importlib.metadata import Distribution, distribution
+from inspect import getmodulename
 from pathlib import Path
 from typing import Any
 
@@ -273,17 +274,19 @@ def imports(package: str) -> str:
 
 def modules_of(package: str) -> list[str]:
     """Give the module that has the distribution's name, else every one that it brings at the top."""
-    canonical = check.canonical(package)
-    brought = sorted(
-        module
-        for module, by in packages_distributions().items()
-        if module.isidentifier()
-        and not module.startswith("_")
-        and canonical in {check.canonical(each) for each in by}
-    )
+    brought = sorted(each for each in at_the_top(distribution(package)) if not each.startswith("_"))
     # Not a few wheels bring their `tests` or `docs` along, which were never meant to be imported.
+    canonical = check.canonical(package)
     own = [module for module in brought if check.canonical(module) == canonical]
     return own or brought
+
+
+def at_the_top(found: Distribution) -> set[str]:
+    # `packages_distributions` passes over compiled modules before Python 3.11.4.
+    names = {*(found.read_text("top_level.txt") or "").split()}
+    for file in found.files or ():
+        names.add(file.parts[0] if len(file.parts) > 1 else getmodulename(file.name) or "")
+    return {each for each in names if each.isidentifier()}
 
 
 if __name__ == "__main__":

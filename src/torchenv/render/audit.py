@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -119,7 +120,8 @@ def _result(finding: Finding, numbers: dict[str, int]) -> dict[str, Any]:
 
 def _location(path: str) -> dict[str, Any]:
     pure = PurePath(path)
-    uri = pure.as_uri() if pure.is_absolute() else quote(pure.as_posix())
+    # A name that is no UTF-8 is quoted byte for byte, as `as_uri` does.
+    uri = pure.as_uri() if pure.is_absolute() else quote(os.fsencode(pure.as_posix()))
     return {"physicalLocation": {"artifactLocation": {"uri": uri}}}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -98,8 +99,19 @@ def _number(value: Any) -> str:
 
 def _metric(judged: Judged) -> dict[str, Any]:
     values: dict[str, Any] = plain(judged)
-    # NaN and Infinity are no JSON.
     for key in ("old", "new"):
-        if isinstance(values[key], float) and not judged.passed and judged.difference is None:
-            values[key] = str(values[key])
+        values[key] = _as_json(values[key])
     return values
+
+
+def _as_json(value: Any) -> Any:
+    """Write NaN and Infinity as text, however deep: they are no JSON."""
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case dict():
+            return {key: _as_json(each) for key, each in value.items()}
+        case list():
+            return [_as_json(each) for each in value]
+        case _:
+            return value

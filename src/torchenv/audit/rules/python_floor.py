@@ -18,6 +18,10 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     # A project that does not ask for torch may keep its old Python.
     if source.kind in PROJECT and not any(each.family() for each in source.installs):
         return
+    # What keeps to an older torch may keep the Python of that torch too.
+    torch = [each for install in source.installs for each in install.asked if each.name == "torch"]
+    if torch and not any(breakages.admitted_by(each.specifier) for each in torch):
+        return
     for each in source.interpreters:
         if isinstance(each.wanted, str):
             if each.wanted in breakages.dropped_pythons:
