@@ -352,11 +352,12 @@ class Context:
 
     def warned(self, plan: Plan) -> Plan:
         """Add to the warnings of a plan which checkpoints its torch cannot read."""
+        # Without a workspace there is no record, and reading one costs a plan a tenth of its time.
+        if plan.build is None or not self.root.is_dir():
+            return plan
         from torchenv.lifeboat import out_of_reach
         from torchenv.plan.values import Remark
 
-        if plan.build is None:
-            return plan
         lost = out_of_reach(self.store.read(), plan.build.release.version)
         remarks = (Remark("checkpoints-out-of-reach", each) for each in lost)
         return replace(plan, warnings=(*plan.warnings, *remarks))
