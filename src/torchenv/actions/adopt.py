@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +18,6 @@ from torchenv.identity import identity
 from torchenv.integrity import digest_of_base
 from torchenv.manifest import Manifest
 from torchenv.record import BasePython, Environment
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
