@@ -35,7 +35,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         corpus = Path(place)
         count = copy_python(options.folder, corpus, options.most)
-        data = Path(__file__).parents[2] / "src/torchenv/data/breakages.toml"
+        data = Path(__file__).parents[2] / "src/torchenv/catalogue/data/breakages.toml"
         breakages = Breakages.read(data.read_text(), str(data))
         findings = len(audit([corpus], breakages).findings)
         audits, compiles = best(

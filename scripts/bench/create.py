@@ -76,10 +76,10 @@ def created() -> tuple[float, dict[str, float]]:
 
 def one() -> None:
     """Run `torchenv create 2.15` here with a watch on the programs that it starts and on the isolation."""
-    from torchenv import process
     from torchenv.actions import building
     from torchenv.cli import main as torchenv
-    from torchenv.isolation import isolate
+    from torchenv.environment.unshare import isolate
+    from torchenv.system import process
 
     parts: defaultdict[str, float] = defaultdict(float)
 

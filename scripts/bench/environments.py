@@ -21,11 +21,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from torchenv.environments import describe
-from torchenv.fingerprint import fingerprint
-from torchenv.integrity import digest_of_base, verify
-from torchenv.isolation import Isolated, isolate
-from torchenv.record import BasePython
+from torchenv.environment.base_python import BasePython
+from torchenv.environment.fingerprint import fingerprint
+from torchenv.environment.inspect import describe
+from torchenv.environment.unshare import Isolated, isolate
+from torchenv.environment.verify import digest_of_base, verify
 
 Result = TypeVar("Result")
 

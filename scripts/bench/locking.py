@@ -28,7 +28,7 @@ from tests.support.world import world
 
 from torchenv.installers import LockRequest
 from torchenv.installers.uv import lock_command, project, uv_program
-from torchenv.process import scrubbed
+from torchenv.system.process import scrubbed
 
 GOALS = {"lock": 1.3, "check": 3.0, "sync": 4.0}
 

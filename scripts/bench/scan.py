@@ -17,8 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from torchenv.actions.checkpoints import scan_and_record
-from torchenv.places import place
-from torchenv.store import Store
+from torchenv.storage import place
+from torchenv.workspace.store import Store
 
 SAMPLE = Path(__file__).parents[2] / "tests" / "data" / "checkpoints" / "cases" / "dcp-2.15.0"
 RUNS, SAVES, REPEATS = 10, 1000, 5

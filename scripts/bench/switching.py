@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.support.workspace import Workspace
 
 from torchenv.actions.switch import use
-from torchenv.record import Kept, Run
+from torchenv.workspace.records import Kept, Run
 
 ENVIRONMENTS = 10
 RUNS = 100

@@ -18,7 +18,7 @@ Found = Callable[[str, str, str | bytes], list[str]]
 @pytest.fixture(scope="session")
 def breakages() -> Breakages:
     (package,) = torchenv.__path__
-    data = Path(package) / "data" / "breakages.toml"
+    data = Path(package) / "catalogue" / "data" / "breakages.toml"
     return Breakages.read(data.read_text(encoding="utf-8"), "breakages.toml", "2.15.0")
 
 

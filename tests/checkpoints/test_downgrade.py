@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from tests.checkpoints.support import CASES, SAMPLES, MemoryTree, call4, files_of, metadata
 
-from torchenv.checkpoints import dcp, inspect
+from torchenv.checkpoints import inspect
 from torchenv.checkpoints.downgrade import downgrade, reader_after
-from torchenv.checkpoints.inert import Made, Map
-from torchenv.checkpoints.pickles import walk
-from torchenv.checkpoints.records import PROPERTIES
-from torchenv.checkpoints.tree import LocalTree
+from torchenv.checkpoints.formats import dcp
+from torchenv.checkpoints.formats.inert import Made, Map
+from torchenv.checkpoints.formats.pickles import walk
+from torchenv.checkpoints.formats.records import PROPERTIES
 from torchenv.errors import NothingSuits
+from torchenv.storage.tree import LocalTree
 
 WRITTEN = sorted((SAMPLES / "2.15.0").glob("*/*metadata"))
 PY313 = sorted((SAMPLES / "2.15.0-py313").glob("*/*metadata"))

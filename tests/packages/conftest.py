@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.installed import Site
 
-from torchenv import resources
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue import Catalogue, resources
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.installed import Site
 
 from torchenv.catalogue import Catalogue
-from torchenv.environments import distributions
+from torchenv.environment.inspect import distributions
 from torchenv.packages import Bound, CannotFollow, Carried, bound_to_torch, following, of_environment
 
 PLANNED = {"torch": "2.15.0+cu132", "torchvision": "0.29.2+cu132"}

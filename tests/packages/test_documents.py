@@ -9,7 +9,7 @@ import pytest
 from torchenv.catalogue import Catalogue
 from torchenv.errors import InputError
 from torchenv.packages import Asked, Carried, Note, of_file, of_profile
-from torchenv.profile import Packages
+from torchenv.profile.model import Packages
 
 PROJECT = """\
 [project]

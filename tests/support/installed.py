@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchenv.environments import Installation, describe
+from torchenv.environment.inspect import Installation, describe
 
 
 class Site:

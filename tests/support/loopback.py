@@ -13,9 +13,9 @@ from pathlib import Path
 
 from tests.support.index import Index
 
-from torchenv.manifest import Manifest
-from torchenv.record import Kind, State
-from torchenv.store import Store
+from torchenv.workspace.manifest import Manifest
+from torchenv.workspace.records import Kind, State
+from torchenv.workspace.store import Store
 
 SOURCE = Path(__file__).parents[2] / "src"
 

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from torchenv.host import Host
-from torchenv.probe import Sources, probe
-from torchenv.process import Command, Completed, End
+from torchenv.host.model import Host
+from torchenv.host.probe import Sources, probe
+from torchenv.system.process import Command, Completed, End
 
 NOW = datetime(2026, 11, 30, 8, 0, tzinfo=UTC)
 
@@ -75,7 +75,9 @@ def probed(
         path = root / name.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    run = tools if isinstance(tools, Tools) else Tools({"nvidia.py": nvidia_libraries(None), **(tools or {})})
+    run = (
+        tools if isinstance(tools, Tools) else Tools({"ask_nvml.py": nvidia_libraries(None), **(tools or {})})
+    )
     sources = Sources(
         run=run,
         variables=variables or {},

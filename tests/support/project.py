@@ -18,7 +18,7 @@ from torchenv.cli.context import Context
 from torchenv.cli.parser import Parser
 from torchenv.errors import TorchenvError
 from torchenv.installers import interpreter_in
-from torchenv.process import Command, Programs
+from torchenv.system.process import Command, Programs
 
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
 

@@ -14,21 +14,21 @@ from packaging.version import Version
 from tests.support.index import Index
 from tests.support.wheels import DEVICES
 
-from torchenv import resources
 from torchenv.actions.ask_index import asked_again
 from torchenv.actions.create import Made, Order, create
 from torchenv.actions.ports import Ports
-from torchenv.disk import Disk
-from torchenv.host import Host, Interpreter, SeenEnvironment
-from torchenv.indexes import Fetch, fetcher
+from torchenv.catalogue import resources
+from torchenv.host.model import Host, Interpreter, SeenEnvironment
+from torchenv.index.http import Network
+from torchenv.index.pages import Fetch, fetcher
 from torchenv.installers import LockRequest, interpreter_in
 from torchenv.installers.uv import Uv, uv_program
-from torchenv.network import Network
 from torchenv.packages import of_profile
 from torchenv.plan import Question, Wish, resolve
-from torchenv.process import Command, Programs, Runner
-from torchenv.profile import Profile
-from torchenv.store import Store
+from torchenv.profile.model import Profile
+from torchenv.system.disk import Disk
+from torchenv.system.process import Command, Programs, Runner
+from torchenv.workspace.store import Store
 
 HOSTS = Path(__file__).parents[1] / "data" / "hosts"
 NOW = datetime(2026, 11, 30, 8, 0, tzinfo=UTC)

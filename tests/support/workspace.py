@@ -9,13 +9,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from torchenv.actions.switch import Outside
-from torchenv.environments import describe
-from torchenv.fingerprint import fingerprint
-from torchenv.identity import identity
-from torchenv.integrity import digest_of_base
-from torchenv.record import BasePython, Environment
-from torchenv.running import Process
-from torchenv.store import Store
+from torchenv.environment.base_python import BasePython
+from torchenv.environment.fingerprint import fingerprint
+from torchenv.environment.identity import identity
+from torchenv.environment.inspect import describe
+from torchenv.environment.verify import digest_of_base
+from torchenv.system.processes import Process
+from torchenv.workspace.records import Environment
+from torchenv.workspace.store import Store
 
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
 START = datetime(2026, 11, 30, 8, tzinfo=UTC)

@@ -10,14 +10,15 @@ from packaging.version import Version
 from torchenv.actions.checkpoints import judged_for
 from torchenv.actions.ports import Ports
 from torchenv.catalogue import Catalogue
-from torchenv.environments import Installation, describe
+from torchenv.environment.base_python import BasePython
+from torchenv.environment.fingerprint import Fingerprint, differences, fingerprint
+from torchenv.environment.identity import identity
+from torchenv.environment.inspect import Installation, describe
+from torchenv.environment.verify import digest_of_base
 from torchenv.errors import InputError
-from torchenv.fingerprint import Fingerprint, differences, fingerprint
-from torchenv.host import Host
-from torchenv.identity import identity
-from torchenv.integrity import digest_of_base
-from torchenv.manifest import Manifest
-from torchenv.record import BasePython, Environment
+from torchenv.host.model import Host
+from torchenv.workspace.manifest import Manifest
+from torchenv.workspace.records import Environment
 
 
 @dataclass(frozen=True, slots=True)

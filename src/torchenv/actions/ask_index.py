@@ -9,11 +9,11 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from torchenv.errors import IndexFailed
-from torchenv.host import Host
-from torchenv.indexes import Fetch, ProjectPage, project
-from torchenv.installers.reach import why_unreachable
+from torchenv.host.model import Host
+from torchenv.index.availability import why_unreachable
+from torchenv.index.pages import Fetch, ProjectPage, project
 from torchenv.plan import Build, IndexFacts, Plan, Question, resolve
-from torchenv.process import Runner
+from torchenv.system.process import Runner
 
 
 def asked_again(plan: Plan, ask: Question, fetch: Fetch, run: Runner, *, pythons: str) -> Plan:

@@ -11,13 +11,13 @@ from packaging.version import Version
 from torchenv.actions.checkpoints import judged_for
 from torchenv.actions.inside import Report
 from torchenv.actions.ports import Ports
-from torchenv.environments import describe
+from torchenv.environment.fingerprint import fingerprint
+from torchenv.environment.inspect import describe
+from torchenv.environment.unshare import isolate
 from torchenv.errors import TorchenvError
-from torchenv.fingerprint import fingerprint
-from torchenv.isolation import isolate
-from torchenv.lock import Lock
-from torchenv.manifest import Manifest
-from torchenv.record import Environment, Proof
+from torchenv.lockfile.lock import Lock
+from torchenv.workspace.manifest import Manifest
+from torchenv.workspace.records import Environment, Proof
 
 
 @contextmanager

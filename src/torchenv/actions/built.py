@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from torchenv.manifest import Manifest
-from torchenv.record import Environment
-from torchenv.store import InPlace, Moved, Store
+from torchenv.workspace.manifest import Manifest
+from torchenv.workspace.records import Environment
+from torchenv.workspace.store import InPlace, Moved, Store
 
 
 def built_already(locks: Collection[str], manifest: Manifest, store: Store) -> Environment | None:

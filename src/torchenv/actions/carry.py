@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from torchenv.environments import Installation, canonical, distributions
+from torchenv.environment.inspect import Installation, canonical, distributions
 from torchenv.errors import NothingSuits, TorchenvError, Unobtainable
-from torchenv.indexes import Fetch, project
+from torchenv.index.pages import Fetch, project
 from torchenv.installers import Installer, LockRequest
-from torchenv.lock import Lock
+from torchenv.lockfile.lock import Lock
 from torchenv.packages import Bound, Carried, Wanted, bound_to_torch, following
 from torchenv.plan import Build
 

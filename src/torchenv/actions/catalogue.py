@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from torchenv.indexes import Fetch, ProjectPage, Wheel, project
+from torchenv.index.pages import Fetch, ProjectPage, Wheel, project
 
 if TYPE_CHECKING:
     from torchenv.catalogue import Backend, Catalogue, Companion, Release

@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from packaging.version import Version
 
 from torchenv.catalogue import Catalogue
-from torchenv.environments import Installation, canonical, distributions
+from torchenv.environment.inspect import Installation, canonical, distributions
 
 # ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory
 # ValueError: libcudnn.so.*[0-9] not found in the system path ['/home/u/env/lib/python3.12/site-packages', …

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from torchenv.checkpoints.scan import scan
+from torchenv.checkpoints.scan.index import Found, Index
+from torchenv.checkpoints.scan.runs import Judge, Saves, run_line, runs_of
 from torchenv.errors import InputError, WorkspaceError
-from torchenv.garbage import no_garbage_collection
-from torchenv.manifest import Manifest
-from torchenv.places import Place, is_remote
-from torchenv.record import Environment, Kept, Run
-from torchenv.scan import scan
-from torchenv.scan.index import Found, Index
-from torchenv.scan.runs import Judge, Saves, run_line, runs_of
-from torchenv.store import Store
+from torchenv.storage import Place, is_remote
+from torchenv.system.garbage import no_garbage_collection
+from torchenv.workspace.manifest import Manifest
+from torchenv.workspace.records import Environment, Kept, Run
+from torchenv.workspace.store import Store
 
 Say = Callable[[str], None]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from torchenv.actions.run import entry
 from torchenv.errors import ToolFailed
-from torchenv.process import Command, Completed, End
-from torchenv.record import Environment
-from torchenv.store import Store
+from torchenv.system.process import Command, Completed, End
+from torchenv.workspace.records import Environment
+from torchenv.workspace.store import Store
 
 
 def command_in(

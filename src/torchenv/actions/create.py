@@ -17,19 +17,20 @@ from torchenv.actions.fetchable import expiring
 from torchenv.actions.inside import Report, activation, look, mismatches
 from torchenv.actions.ports import Ports
 from torchenv.catalogue import Catalogue
-from torchenv.disk import PathLength
-from torchenv.environments import Installation, canonical, distributions
+from torchenv.environment.base_python import BasePython
+from torchenv.environment.identity import new_identity
+from torchenv.environment.inspect import Installation, canonical, distributions
+from torchenv.environment.verify import digest_of_base
 from torchenv.errors import ToolFailed, WorkspaceError
-from torchenv.host import Host, Problem
-from torchenv.identity import new_identity
+from torchenv.host.model import Host, Problem
 from torchenv.installers import LockRequest
-from torchenv.integrity import digest_of_base
-from torchenv.lock import Lock
-from torchenv.manifest import Manifest
+from torchenv.lockfile.lock import Lock
 from torchenv.packages import Carried
 from torchenv.plan import Build, Outcome, Plan
-from torchenv.profile import Profile
-from torchenv.record import BasePython, Choice, Environment
+from torchenv.profile.model import Profile
+from torchenv.system.disk import PathLength
+from torchenv.workspace.manifest import Manifest
+from torchenv.workspace.records import Choice, Environment
 
 NOTHING_CARRIED = Carried()
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torchenv.actions.run import directory_of
-from torchenv.environments import canonical, describe, distributions
+from torchenv.environment.inspect import canonical, describe, distributions
 from torchenv.errors import WorkspaceError
-from torchenv.lock import Lock
-from torchenv.record import Environment, State
-from torchenv.store import Store
+from torchenv.lockfile.lock import Lock
+from torchenv.workspace.records import Environment, State
+from torchenv.workspace.store import Store
 
 
 @dataclass(frozen=True, slots=True)

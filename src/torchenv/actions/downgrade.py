@@ -9,17 +9,17 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from torchenv.checkpoints.dcp import GLOBAL, RANK_LOCAL
 from torchenv.checkpoints.downgrade import Downgraded
-from torchenv.checkpoints.inert import Damaged
-from torchenv.checkpoints.rules import rules
+from torchenv.checkpoints.formats.dcp import GLOBAL, RANK_LOCAL
+from torchenv.checkpoints.formats.inert import Damaged
+from torchenv.checkpoints.readability import rules
+from torchenv.checkpoints.scan import scan
+from torchenv.checkpoints.scan.index import Index
+from torchenv.checkpoints.scan.runs import Save, needs_plain_path, reader_after, runs_of
 from torchenv.checkpoints.values import Checkpoint, Note, Reader
 from torchenv.errors import InputError, NothingSuits, ToolFailed
-from torchenv.manifest import Manifest
-from torchenv.places import Carried, Draft, Place, Progress, is_remote, place
-from torchenv.scan import scan
-from torchenv.scan.index import Index
-from torchenv.scan.runs import Save, needs_plain_path, reader_after, runs_of
+from torchenv.storage import Carried, Draft, Place, Progress, is_remote, place
+from torchenv.workspace.manifest import Manifest
 
 Say = Callable[[str], None]
 

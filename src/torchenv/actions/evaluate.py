@@ -14,9 +14,9 @@ from typing import Any
 from torchenv.actions.commands import command_in, could_not_start, failure, transcript
 from torchenv.actions.ports import Ports
 from torchenv.errors import InputError
-from torchenv.process import Command
-from torchenv.profile import Evaluation, Metric
-from torchenv.record import Environment, Proof
+from torchenv.profile.model import Evaluation, Metric
+from torchenv.system.process import Command
+from torchenv.workspace.records import Environment, Proof
 
 # A command may write its metrics to the file of this name instead of printing them last.
 METRICS_FILE = "TORCHENV_METRICS"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torchenv.host import Host, IntelDevice
+from torchenv.host.model import Host, IntelDevice
 from torchenv.plan.devices import Device, devices_of, is_integrated
-from torchenv.record import Environment
-from torchenv.store import Store
-from torchenv.tables import Table
+from torchenv.system.documents import Table
+from torchenv.workspace.records import Environment
+from torchenv.workspace.store import Store
 
 # cu132, rocm7.14, xpu: the label of a build says whose devices it is for.
 _VENDORS = {"cu": "nvidia", "rocm": "amd", "xpu": "intel"}

@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 from packaging.version import Version
 
 from torchenv.errors import ToolFailed
-from torchenv.indexes import Fetch
-from torchenv.lock import Lock, LockedFile, LockedPackage
-from torchenv.network import Missing
-from torchenv.record import Environment
-from torchenv.store import Store
+from torchenv.index.http import Missing
+from torchenv.index.pages import Fetch
+from torchenv.lockfile.lock import Lock, LockedFile, LockedPackage
+from torchenv.workspace.records import Environment
+from torchenv.workspace.store import Store
 
 
 @dataclass(frozen=True, slots=True)

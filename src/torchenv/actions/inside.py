@@ -12,15 +12,15 @@ from packaging.version import Version
 
 from torchenv.catalogue import Cuda, Rocm
 from torchenv.errors import ToolFailed
-from torchenv.host import AmdDevice, Capability, Host, NvidiaDevice
+from torchenv.host.model import AmdDevice, Capability, Host, NvidiaDevice
+from torchenv.host.probe.amd import OVERRIDE
 from torchenv.installers import interpreter_in
 from torchenv.plan import Build, Plan
 from torchenv.plan.devices import devices_of
-from torchenv.probe.amd import OVERRIDE
-from torchenv.process import Command, Runner
-from torchenv.record import Activation
+from torchenv.system.process import Command, Runner
+from torchenv.workspace.records import Activation
 
-SCRIPT = Path(__file__).parent.parent / "inside" / "check.py"
+SCRIPT = Path(__file__).parent.parent / "guest" / "check.py"
 
 # Importing torch for the first time reads gigabytes, on a network disk for minutes.
 TIME_LIMIT = 600.0

@@ -10,12 +10,12 @@ from hashlib import sha256
 from pathlib import Path
 
 from torchenv.actions.run import Entry, entry
-from torchenv.disk import Disk
-from torchenv.environments import canonical, describe, distributions
+from torchenv.environment.inspect import canonical, describe, distributions
 from torchenv.errors import InputError
 from torchenv.installers import interpreter_in
-from torchenv.record import Environment
-from torchenv.store import Store
+from torchenv.system.disk import Disk
+from torchenv.workspace.records import Environment
+from torchenv.workspace.store import Store
 
 
 @dataclass(frozen=True, slots=True)

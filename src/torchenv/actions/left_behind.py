@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from torchenv.actions.checkpoints import Paths, read_index, scan_and_record
 from torchenv.actions.downgrade import Copied, Target, downgrade_runs
 from torchenv.actions.switch import Switched
+from torchenv.checkpoints.lifeboats import unjudged
+from torchenv.checkpoints.scan.runs import Judge, Saves, runs_of
+from torchenv.checkpoints.steps import behind
 from torchenv.errors import TorchenvError
-from torchenv.garbage import no_garbage_collection
-from torchenv.lifeboat import unjudged
-from torchenv.places import Progress, place
-from torchenv.record import Environment, Run
-from torchenv.scan.runs import Judge, Saves, runs_of
-from torchenv.steps import behind
-from torchenv.store import Store
+from torchenv.storage import Progress, place
+from torchenv.system.garbage import no_garbage_collection
+from torchenv.workspace.records import Environment, Run
+from torchenv.workspace.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,16 +12,16 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from torchenv.actions.checkpoints import Paths, readers
+from torchenv.checkpoints.lifeboats import printable
+from torchenv.checkpoints.scan import scan
+from torchenv.checkpoints.scan.index import Index
+from torchenv.checkpoints.scan.runs import Judge, runs_of
+from torchenv.checkpoints.steps import is_save
 from torchenv.errors import InputError, NothingSuits, WorkspaceError
-from torchenv.lifeboat import printable
-from torchenv.places import Carried, Place, Progress, is_remote, place
-from torchenv.record import Kept
-from torchenv.scan import scan
-from torchenv.scan.index import Index
-from torchenv.scan.runs import Judge, runs_of
-from torchenv.steps import is_save
-from torchenv.store import Store
-from torchenv.tables import Table
+from torchenv.storage import Carried, Place, Progress, is_remote, place
+from torchenv.system.documents import Table
+from torchenv.workspace.records import Kept
+from torchenv.workspace.store import Store
 
 SCHEMA = "torchenv.kept/1"
 _BLOCK = 1 << 20

@@ -11,16 +11,16 @@ from typing import Any
 from torchenv.actions.carry import lock_with
 from torchenv.actions.fetchable import expiring
 from torchenv.catalogue import Catalogue
-from torchenv.disk import Disk
 from torchenv.errors import InputError, NothingSuits, ToolFailed, TorchenvError
 from torchenv.installers import Installer, LockRequest
-from torchenv.lock import Lock
-from torchenv.lockset import FILE, Decided, LockedTarget, LockSet, lock_file
+from torchenv.lockfile.lock import Lock
+from torchenv.lockfile.lockset import FILE, Decided, LockedTarget, LockSet, lock_file
 from torchenv.packages import Carried, companions, refuse_conflicts
 from torchenv.plan import Outcome, Plan
 from torchenv.plan.targets import planned, unsupported
-from torchenv.process import side_by_side
-from torchenv.profile import Profile, Target
+from torchenv.profile.model import Profile, Target
+from torchenv.system.disk import Disk
+from torchenv.system.process import side_by_side
 
 Say = Callable[[str], None]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from torchenv.indexes import Fetch
+from torchenv.index.pages import Fetch
 from torchenv.installers import Installer
-from torchenv.process import Runner
-from torchenv.store import Store
+from torchenv.system.process import Runner
+from torchenv.workspace.store import Store
 
 Say = Callable[[str], None]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from torchenv.actions.switch import unusable
 from torchenv.errors import NothingSuits, WorkspaceError
-from torchenv.manifest import Manifest
-from torchenv.record import Environment, Kind
-from torchenv.running import Running
-from torchenv.store import Replaced, Store
+from torchenv.system.processes import Running
+from torchenv.workspace.manifest import Manifest
+from torchenv.workspace.records import Environment, Kind
+from torchenv.workspace.store import Replaced, Store
 
 # Says why an environment could not be built again later; None where nothing speaks against it.
 Irreplaceable = Callable[[Environment], str | None]

@@ -9,14 +9,15 @@ from torchenv.actions.building import build, committed, not_as_locked, nothing_l
 from torchenv.actions.fetchable import fetchable
 from torchenv.actions.inside import look
 from torchenv.actions.ports import Ports
+from torchenv.environment.base_python import BasePython
+from torchenv.environment.identity import new_identity
+from torchenv.environment.verify import digest_of_base
 from torchenv.errors import InputError, ToolFailed, WorkspaceError
-from torchenv.identity import new_identity
-from torchenv.indexes import Fetch
-from torchenv.integrity import digest_of_base
-from torchenv.lock import Lock
-from torchenv.manifest import Manifest
-from torchenv.record import BasePython, Environment, Kind
-from torchenv.store import Gone
+from torchenv.index.pages import Fetch
+from torchenv.lockfile.lock import Lock
+from torchenv.workspace.manifest import Manifest
+from torchenv.workspace.records import Environment, Kind
+from torchenv.workspace.store import Gone
 
 
 def restore(named: str, ports: Ports, head: Fetch | None) -> Environment:

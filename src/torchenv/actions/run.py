@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchenv.environments import describe
+from torchenv.environment.inspect import describe
 from torchenv.errors import WorkspaceError
-from torchenv.record import Environment
-from torchenv.store import Gone, InPlace, Moved, Replaced, Store
+from torchenv.workspace.records import Environment
+from torchenv.workspace.store import Gone, InPlace, Moved, Replaced, Store
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

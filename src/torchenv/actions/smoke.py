@@ -18,15 +18,15 @@ from torchenv.actions.expected import Expected, expected_devices
 from torchenv.actions.ports import Ports
 from torchenv.actions.run import Entry, entry
 from torchenv.catalogue import Catalogue
-from torchenv.environments import Installation, describe
+from torchenv.environment.inspect import Installation, describe
 from torchenv.errors import ToolFailed, WorkspaceError
-from torchenv.host import Host
+from torchenv.host.model import Host
 from torchenv.installers import interpreter_in
-from torchenv.process import Command, Completed, End
-from torchenv.profile import Smoke
-from torchenv.record import Environment, Proof
+from torchenv.profile.model import Smoke
+from torchenv.system.process import Command, Completed, End
+from torchenv.workspace.records import Environment, Proof
 
-SCRIPT = Path(__file__).parent.parent / "inside" / "smoke.py"
+SCRIPT = Path(__file__).parent.parent / "guest" / "smoke.py"
 
 # How the script marks its lines among what torch prints.
 _MARK = "torchenv-smoke "

@@ -9,8 +9,8 @@ from hashlib import file_digest
 from pathlib import Path
 
 from torchenv.errors import IndexFailed, InputError
-from torchenv.indexes import Download, Fetch, ProjectPage, project
-from torchenv.lock import Lock, LockedFile, LockedPackage
+from torchenv.index.pages import Download, Fetch, ProjectPage, project
+from torchenv.lockfile.lock import Lock, LockedFile, LockedPackage
 
 # Pages and files that are asked for at the same time.
 TOGETHER = 8

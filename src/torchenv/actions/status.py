@@ -12,13 +12,13 @@ from torchenv.actions.fetchable import expiring
 from torchenv.actions.run import directory_of
 from torchenv.actions.surroundings import surroundings
 from torchenv.actions.switch import drift, unusable
-from torchenv.environments import canonical, describe, distributions, strayed_scripts
-from torchenv.host import Problem
-from torchenv.lock import Lock
-from torchenv.manifest import Manifest
-from torchenv.record import Environment
-from torchenv.running import Process, Running
-from torchenv.store import Moved, Store
+from torchenv.environment.inspect import canonical, describe, distributions, strayed_scripts
+from torchenv.host.model import Problem
+from torchenv.lockfile.lock import Lock
+from torchenv.system.processes import Process, Running
+from torchenv.workspace.manifest import Manifest
+from torchenv.workspace.records import Environment
+from torchenv.workspace.store import Moved, Store
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from torchenv.host import Problem
+from torchenv.host.model import Problem
 
 
 def surroundings(

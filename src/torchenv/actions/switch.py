@@ -8,13 +8,13 @@ from datetime import datetime
 from pathlib import Path
 
 from torchenv.actions.run import directory_of
-from torchenv.environments import describe
+from torchenv.checkpoints.lifeboats import told
+from torchenv.environment.inspect import describe
 from torchenv.errors import NothingSuits, TorchenvError, WorkspaceError
-from torchenv.lifeboat import told
-from torchenv.manifest import Manifest
-from torchenv.record import Environment, Kind, Run, State
-from torchenv.running import Process, Running
-from torchenv.store import Store
+from torchenv.system.processes import Process, Running
+from torchenv.workspace.manifest import Manifest
+from torchenv.workspace.records import Environment, Kind, Run, State
+from torchenv.workspace.store import Store
 
 # A person reads of this many runs; the document holds all.
 _WARNED = 10

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchenv.errors import NothingSuits
-from torchenv.lockset import LockSet
+from torchenv.lockfile.lockset import LockSet
 from torchenv.plan.targets import Fit, best, fits
 from torchenv.plan.values import Question
 

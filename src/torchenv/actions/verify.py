@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from torchenv.actions.run import directory_of
-from torchenv.environments import describe
-from torchenv.fingerprint import Fingerprint
-from torchenv.integrity import Finding, Progress, verify
-from torchenv.record import Environment
-from torchenv.store import Store
+from torchenv.environment.fingerprint import Fingerprint
+from torchenv.environment.inspect import describe
+from torchenv.environment.verify import Finding, Progress, verify
+from torchenv.workspace.records import Environment
+from torchenv.workspace.store import Store
 
 
 def verified(environment: Environment, store: Store, progress: Progress) -> tuple[Finding, ...]:

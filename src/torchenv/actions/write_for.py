@@ -8,11 +8,11 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from torchenv.checkpoints.rules import rules
+from torchenv.checkpoints.readability import rules
 from torchenv.errors import InputError, NothingSuits
-from torchenv.record import Environment
+from torchenv.workspace.records import Environment
 
-HOOK = Path(__file__).parent.parent / "inside" / "write_for"
+HOOK = Path(__file__).parent.parent / "guest" / "write_for"
 
 # Both 2.14.1 and the release itself were seen to read what these write so (tests/real/test_checkpoints.py).
 TESTED = ("2.15.0",)

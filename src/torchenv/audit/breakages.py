@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from torchenv.catalogue.resources import BREAKAGES
 from torchenv.errors import InputError
-from torchenv.tables import Table
+from torchenv.system.documents import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,6 +86,11 @@ class Breakages:
     removed_members: Mapping[str, str]
     removed_headers: tuple[str, ...]
     spellings: Mapping[str, str]
+
+    @classmethod
+    def packaged(cls) -> Breakages:
+        """Read what the newest release breaks, as far as torchenv knows."""
+        return cls.read(BREAKAGES.read_text(encoding="utf-8"), BREAKAGES.name)
 
     @classmethod
     def read(cls, text: str, source: str, version: str | None = None) -> Breakages:

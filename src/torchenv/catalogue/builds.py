@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from packaging.version import Version
 
-from torchenv.host import Capability, WrittenVersion
+from torchenv.host.model import Capability, WrittenVersion
 
 
 class KernelRule(NamedTuple):

@@ -22,8 +22,8 @@ from torchenv.catalogue.builds import (
 )
 from torchenv.catalogue.releases import Catalogue, Companion, MacFloor, Release
 from torchenv.errors import InputError
-from torchenv.host import Capability, WrittenVersion
-from torchenv.tables import Table, nearest
+from torchenv.host.model import Capability, WrittenVersion
+from torchenv.system.documents import Table, nearest
 
 SCHEMA = 1
 CERTAINTIES = ("wheel", "notes", "documented", "inferred", "uncertain")

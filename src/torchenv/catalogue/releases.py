@@ -14,8 +14,8 @@ from packaging.version import Version
 
 from torchenv.catalogue.builds import Backend, Generation
 from torchenv.errors import InputError
-from torchenv.host import Capability
-from torchenv.tables import nearest
+from torchenv.host.model import Capability
+from torchenv.system.documents import nearest
 
 # Among what a release breaks: the distributed checkpoints that it saves cannot be read by older ones.
 ONE_WAY = "dcp-metadata"

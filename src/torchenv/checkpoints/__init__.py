@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from torchenv.checkpoints.tree import Tree
 from torchenv.checkpoints.values import Checkpoint
-
-SUFFIXES = frozenset({".pt", ".pth", ".ckpt", ".bin", ".pt2", ".safetensors", ".tar", ".pkl"})
+from torchenv.storage.names import SUFFIXES
+from torchenv.storage.tree import Tree
 
 
 def inspect(tree: Tree) -> Checkpoint | None:
@@ -15,7 +14,7 @@ def inspect(tree: Tree) -> Checkpoint | None:
     whole is told. What cannot be read, or is damaged, is a checkpoint with problems; nothing is
     raised but `OSError` where the tree itself cannot be listed.
     """
-    from torchenv.checkpoints import dcp, safetensors, saved
+    from torchenv.checkpoints.formats import dcp, safetensors, saved
 
     sizes = tree.sizes()
     if any(name == dcp.GLOBAL or dcp.RANK_LOCAL.fullmatch(name) for name in sizes):

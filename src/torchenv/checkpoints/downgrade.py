@@ -12,9 +12,9 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from torchenv.checkpoints.dcp import Facts, features, read_facts
-from torchenv.checkpoints.inert import Damaged, Global
-from torchenv.checkpoints.rules import rules
+from torchenv.checkpoints.formats.dcp import Facts, features, read_facts
+from torchenv.checkpoints.formats.inert import Damaged, Global
+from torchenv.checkpoints.readability import rules
 from torchenv.checkpoints.values import Checkpoint, Reader, some
 from torchenv.errors import NothingSuits
 

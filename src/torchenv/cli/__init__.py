@@ -164,7 +164,7 @@ def _command_at(words: list[str]) -> int | None:
 
 def _overview(words: list[str], name: str | None) -> int:
     from torchenv.errors import InputError
-    from torchenv.tables import nearest
+    from torchenv.system.documents import nearest
 
     if name is not None:
         hint = nearest(name, COMMANDS) or "`torchenv --help` lists the commands"

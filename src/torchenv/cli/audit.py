@@ -46,7 +46,7 @@ def run(arguments: Namespace, context: Context) -> int:
 
 def audited(paths: Sequence[str]) -> Report:
     """Audit what the user named, under the names that the user gave."""
-    from torchenv import resources
     from torchenv.actions.audit import audit
+    from torchenv.audit import Breakages
 
-    return audit([Path(each) for each in paths], resources.breakages())
+    return audit([Path(each) for each in paths], Breakages.packaged())

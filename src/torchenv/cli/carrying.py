@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from torchenv.cli.context import Context, read_text
 
 if TYPE_CHECKING:
-    from torchenv.environments import Installation
+    from torchenv.environment.inspect import Installation
     from torchenv.packages import Carried
 
 
@@ -31,7 +31,7 @@ def add_carrying(parser: ArgumentParser) -> None:
 def like(context: Context) -> Installation | None:
     """Look at the environment that `--like` names: one on disk, else one of the workspace."""
     from torchenv.actions.run import directory_of
-    from torchenv.environments import describe
+    from torchenv.environment.inspect import describe
 
     named = context.arguments.like
     if named is None:
@@ -44,7 +44,7 @@ def like(context: Context) -> Installation | None:
 
 def carried(context: Context, installation: Installation | None) -> Carried:
     """Put together what the profile, `--like` and `--from` ask for; raises `InputError`."""
-    from torchenv.environments import distributions
+    from torchenv.environment.inspect import distributions
     from torchenv.packages import of_environment, of_file, of_profile, together
 
     def read(path: Path) -> str:

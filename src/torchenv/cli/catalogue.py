@@ -44,7 +44,7 @@ def run(arguments: Namespace, context: Context) -> int:
 
 
 def _check(context: Context) -> int:
-    from torchenv.tables import plain
+    from torchenv.system.documents import plain
 
     differences = _differences(context)
     if context.arguments.json:
@@ -57,8 +57,8 @@ def _check(context: Context) -> int:
 
 def _update(context: Context) -> int:
     from torchenv.actions.update_catalogue import UNTOLD, corrections, write
-    from torchenv.resources import laid_over
-    from torchenv.tables import Table
+    from torchenv.catalogue.resources import laid_over
+    from torchenv.system.documents import Table
 
     differences = _differences(context)
     corrected = corrections(context.catalogue, differences)

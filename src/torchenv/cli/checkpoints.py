@@ -67,8 +67,8 @@ def run(arguments: Namespace, context: Context) -> int:
 
 def _scan(arguments: Namespace, context: Context) -> int:
     from torchenv.actions.checkpoints import roots_of, scan_and_record
-    from torchenv.places import place
     from torchenv.render.checkpoints import checkpoints_document, scan_text
+    from torchenv.storage import place
 
     profile_roots = () if arguments.paths else context.profile.checkpoints.roots
     path = context.profile_path
@@ -90,8 +90,8 @@ def _scan(arguments: Namespace, context: Context) -> int:
 
 def _show(arguments: Namespace, context: Context) -> int:
     from torchenv.actions.checkpoints import address_of, examine, recorded
-    from torchenv.places import place
     from torchenv.render.checkpoints import checkpoints_document, show_text
+    from torchenv.storage import place
 
     if arguments.paths:
         places = [place(address_of(each, context.cwd)) for each in arguments.paths]
@@ -112,8 +112,8 @@ def _verdict(scanned: Scanned) -> int:
 def _keep(arguments: Namespace, context: Context) -> int:
     from torchenv.actions.checkpoints import address_of
     from torchenv.actions.lifeboat import keep, release
-    from torchenv.record import as_json
     from torchenv.render.checkpoints import kept_text
+    from torchenv.workspace.records import as_json
 
     addresses = [address_of(each, context.cwd) for each in arguments.paths]
     if arguments.release:

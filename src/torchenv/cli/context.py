@@ -11,25 +11,25 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torchenv.cli.settings import project_directory, workspace
 from torchenv.errors import InputError, WorkspaceError
-from torchenv.settings import project_directory, workspace
 
 if TYPE_CHECKING:
     from torchenv.actions.ports import Ports
     from torchenv.actions.remove import Irreplaceable
     from torchenv.actions.switch import Outside
     from torchenv.catalogue import Catalogue
-    from torchenv.host import Host
-    from torchenv.indexes import Fetch
+    from torchenv.host.model import Host
+    from torchenv.index.http import Network
+    from torchenv.index.pages import Fetch
     from torchenv.installers import Installer
     from torchenv.installers.inherited import Inherited
-    from torchenv.network import Network
     from torchenv.plan import Known, Lifeboat, Plan
-    from torchenv.process import Programs, Runner
-    from torchenv.profile import Profile
-    from torchenv.record import Environment
-    from torchenv.running import Running
-    from torchenv.store import Store
+    from torchenv.profile.model import Profile
+    from torchenv.system.process import Programs, Runner
+    from torchenv.system.processes import Running
+    from torchenv.workspace.records import Environment
+    from torchenv.workspace.store import Store
 
 PROJECT_FILE = "torchenv.toml"
 
@@ -95,21 +95,21 @@ class Context:
     @cached_property
     def store(self) -> Store:
         """The workspace on disk."""
-        from torchenv.store import Store
+        from torchenv.workspace.store import Store
 
         return Store(self.root, say=self.say)
 
     @cached_property
     def catalogue(self) -> Catalogue:
         """The packaged catalogue, with the user's own laid over it."""
-        from torchenv import resources
+        from torchenv.catalogue import resources
 
         return resources.catalogue(self.own_catalogue)
 
     @cached_property
     def catalogue_digest(self) -> str:
         """The digest of the catalogue, which costs less than reading it."""
-        from torchenv import resources
+        from torchenv.catalogue import resources
 
         return resources.catalogue_digest(self.own_catalogue)
 
@@ -132,13 +132,13 @@ class Context:
     @cached_property
     def profile(self) -> Profile:
         """What is wanted: `--profile`, else TORCHENV_PROFILE, else the project's file, else the default."""
-        from torchenv import resources
-        from torchenv.profile import Profile
+        from torchenv.profile.model import Profile
+        from torchenv.profile.packaged import packaged_profile
 
         path = self.profile_path
         if path is not None:
             return Profile.from_toml(read_text(path, "the profile"), self._shown(path))
-        return Profile.from_toml(*resources.profile(self._profile_name or "default"))
+        return Profile.from_toml(*packaged_profile(self._profile_name or "default"))
 
     @cached_property
     def profile_path(self) -> Path | None:
@@ -160,7 +160,7 @@ class Context:
     @cached_property
     def host(self) -> Host:
         """The machine: the one that `--host` describes, else this one."""
-        from torchenv.host import Host
+        from torchenv.host.model import Host
 
         files: list[str] = getattr(self.arguments, "host", None) or []
         if len(files) > 1:
@@ -170,7 +170,7 @@ class Context:
             return Host.from_json(read_text(self.cwd / files[0], "the host file"), files[0])
         host = self.probe()
         if getattr(self.arguments, "capability", None) is None and self._unknown_card(host):
-            from torchenv.probe.ask_torch import asked
+            from torchenv.host.probe.ask_torch import asked
 
             return asked(host, self.run)
         return host
@@ -181,7 +181,7 @@ class Context:
 
     def hosts(self, files: Sequence[str]) -> dict[str, Host]:
         """Read host files, by the names that people know them by: without folder and ending if that tells."""
-        from torchenv.host import Host
+        from torchenv.host.model import Host
 
         stems = [Path(each).stem for each in files]
         names = stems if len(set(stems)) == len(stems) else list(files)
@@ -202,8 +202,8 @@ class Context:
 
     def probe(self, *, sysroot: Path | None = None) -> Host:
         """Look at this machine."""
+        from torchenv.host.probe import Sources, probe
         from torchenv.plan.python import is_path
-        from torchenv.probe import Sources, probe
 
         if sysroot is None:
             sources = Sources(run=self.run, variables=self.environ)
@@ -220,14 +220,14 @@ class Context:
 
     @cached_property
     def _programs(self) -> Programs:
-        from torchenv.process import Programs
+        from torchenv.system.process import Programs
 
         return Programs({**self.inherited.network, **self.environ})
 
     @cached_property
     def network(self) -> Network:
         """The way to the indexes, the same as that of the programs that are started."""
-        from torchenv.network import Network
+        from torchenv.index.http import Network
 
         environ = self._programs.environ
         return Network(
@@ -239,14 +239,14 @@ class Context:
     @cached_property
     def fetch(self) -> Fetch:
         """What reads the pages of an index."""
-        from torchenv.indexes import fetcher
+        from torchenv.index.pages import fetcher
 
         return fetcher(self.network)
 
     @cached_property
     def head(self) -> Fetch:
         """What finds out whether a file is on an index, without fetching it."""
-        from torchenv.indexes import fetcher
+        from torchenv.index.pages import fetcher
 
         return fetcher(self.network, method="HEAD")
 
@@ -327,7 +327,7 @@ class Context:
     @cached_property
     def running(self) -> Running:
         """What tells which processes run from an environment."""
-        from torchenv.running import running
+        from torchenv.system.processes import running
 
         return running(sys.platform, lambda: self.run)
 
@@ -355,7 +355,7 @@ class Context:
         # Without a workspace there is no record, and reading one costs a plan a tenth of its time.
         if plan.build is None or not self.root.is_dir():
             return plan
-        from torchenv.lifeboat import out_of_reach
+        from torchenv.checkpoints.lifeboats import out_of_reach
         from torchenv.plan.values import Remark
 
         lost = out_of_reach(self.store.read(), plan.build.release.version)
@@ -363,7 +363,7 @@ class Context:
         return replace(plan, warnings=(*plan.warnings, *remarks))
 
     def _lifeboat(self) -> Lifeboat | None:
-        from torchenv.lifeboat import newest_kept
+        from torchenv.checkpoints.lifeboats import newest_kept
         from torchenv.plan import Lifeboat
 
         kept = newest_kept(self.store.read())

@@ -13,10 +13,10 @@ from torchenv.errors import InputError, NothingSuits
 from torchenv.plan import Build, Outcome, Plan, Question, Wish, resolve
 
 if TYPE_CHECKING:
-    from torchenv.environments import Installation
-    from torchenv.host import Host
+    from torchenv.environment.inspect import Installation
+    from torchenv.host.model import Host
     from torchenv.packages import Carried
-    from torchenv.record import Environment
+    from torchenv.workspace.records import Environment
 
 
 def options(parser: ArgumentParser) -> None:

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from torchenv.cli.context import Context
 from torchenv.cli.proving import add_proving, working_directory
 from torchenv.errors import InputError
-from torchenv.record import Environment
+from torchenv.workspace.records import Environment
 
 FOUND_SOMETHING = 1
 

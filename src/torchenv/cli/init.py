@@ -5,20 +5,20 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from contextlib import suppress
 
-from torchenv import resources
 from torchenv.cli.context import PROJECT_FILE, Context
 from torchenv.errors import InputError
+from torchenv.profile.packaged import packaged_profile, profile_names
 
 
 def options(parser: ArgumentParser) -> None:
     """Declare what the command takes."""
-    known = ", ".join(resources.profile_names())
+    known = ", ".join(profile_names())
     parser.add_argument("--profile", metavar="NAME", default="default", help=f"begin with one of {known}")
 
 
 def run(arguments: Namespace, context: Context) -> int:
     """Write the file, which must not be there yet."""
-    text, _ = resources.profile(arguments.profile)
+    text, _ = packaged_profile(arguments.profile)
     path = (context.project or context.cwd) / PROJECT_FILE
     try:
         with path.open("x", encoding="utf-8") as file:

@@ -22,7 +22,7 @@ def options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace, context: Context) -> int:
     """Write or delete the kernel, and print its name."""
     from torchenv.actions.kernel import install_kernel, jupyter_data, remove_kernel
-    from torchenv.disk import Disk
+    from torchenv.system.disk import Disk
 
     removing = arguments.what == "remove"
     environment = context.environment(arguments.environment, removed=removing)

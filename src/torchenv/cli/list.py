@@ -16,7 +16,7 @@ def run(arguments: Namespace, context: Context) -> int:
     """Print what the manifest says; nothing is changed and nothing waits."""
     manifest = context.store.read()
     if arguments.json:
-        from torchenv.record import as_json
+        from torchenv.workspace.records import as_json
 
         environments = [as_json(each) for each in manifest.environments]
         document = {"schema": "torchenv.list/1", "current": manifest.current, "environments": environments}

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from torchenv.cli.context import PROJECT_FILE, Context, read_text
 from torchenv.cli.project import Project
 from torchenv.errors import InputError
-from torchenv.lockset import FILE, Decided, LockSet
+from torchenv.lockfile.lockset import FILE, Decided, LockSet
 
 if TYPE_CHECKING:
     from torchenv.actions.lock import Order
-    from torchenv.lock import Lock
+    from torchenv.lockfile.lock import Lock
 
 FOUND_SOMETHING = 1
 
@@ -67,7 +67,7 @@ def _check(project: Project, context: Context) -> int:
 
 
 def _drift(found: LockSet, project: Project, context: Context) -> list[str]:
-    from torchenv.lockset import drift
+    from torchenv.lockfile.lockset import drift
 
     def now() -> dict[str, Decided]:
         from torchenv.actions.lock import decided, decision
@@ -103,8 +103,8 @@ def _with_hosts(project: Project, context: Context) -> Project:
 
 def _lock(project: Project, context: Context) -> int:
     from torchenv.actions.lock import lock, write
-    from torchenv.disk import Disk
     from torchenv.render.lock import locked_document, locked_text
+    from torchenv.system.disk import Disk
 
     order = _order(project, context)
     locked = lock(order, context.installer, context.say)
@@ -126,8 +126,8 @@ def _mirrored(project: Project, context: Context) -> int:
     """Rewrite the locks there are to a mirror that has the same files."""
     from torchenv.actions.lock import Locked, write
     from torchenv.actions.sources import Mirror, at_mirror
-    from torchenv.disk import Disk
     from torchenv.render.lock import locked_document, locked_text
+    from torchenv.system.disk import Disk
 
     found, root = project.needed(), context.arguments.mirror.rstrip("/")
     mirror = Mirror(torch=f"{root}/whl", packages=f"{root}/simple")

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torchenv.errors import InputError
-from torchenv.host import Capability
+from torchenv.host.model import Capability
 from torchenv.plan import Wish
 from torchenv.plan.python import is_path, is_version
-from torchenv.profile import INSTALLERS, PREFERENCES, Profile
+from torchenv.profile.model import INSTALLERS, PREFERENCES, Profile
 
 
 def add_choice(parser: ArgumentParser, *, hosts: bool = False) -> None:

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from typing import NoReturn
 
 from torchenv.errors import InputError
-from torchenv.tables import nearest
+from torchenv.system.documents import nearest
 
 
 class Parser(ArgumentParser):

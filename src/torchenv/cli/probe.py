@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torchenv.cli.context import Context, read_text
 from torchenv.errors import InputError
-from torchenv.host import Host
+from torchenv.host.model import Host
 
 
 def options(parser: ArgumentParser) -> None:
@@ -39,7 +39,7 @@ def run(arguments: Namespace, context: Context) -> int:
 
 def _host(arguments: Namespace, context: Context) -> Host:
     if arguments.reparse:
-        from torchenv.probe import reparse
+        from torchenv.host.probe import reparse
 
         text = read_text(context.cwd / arguments.reparse, "the host file")
         return reparse(Host.from_json(text, arguments.reparse))

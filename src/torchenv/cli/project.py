@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from torchenv.cli.context import PROJECT_FILE, Context, read_text
 from torchenv.errors import InputError
-from torchenv.lockset import FILE, LockedTarget, LockSet, digest, wanted_of
-from torchenv.tables import Table
+from torchenv.lockfile.lockset import FILE, LockedTarget, LockSet, digest, wanted_of
+from torchenv.system.documents import Table
 
 if TYPE_CHECKING:
-    from torchenv.lock import Lock
-    from torchenv.profile import Profile
+    from torchenv.lockfile.lock import Lock
+    from torchenv.profile.model import Profile
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Project:
     @cached_property
     def profile(self) -> Profile:
         """What it wants."""
-        from torchenv.profile import Profile
+        from torchenv.profile.model import Profile
 
         return Profile.from_toml(self.text, PROJECT_FILE)
 
@@ -89,6 +89,6 @@ class Project:
 
     def lock(self, target: LockedTarget) -> Lock:
         """Give the lock of a target, read."""
-        from torchenv.lock import Lock
+        from torchenv.lockfile.lock import Lock
 
         return Lock.parse(self.proven(target).decode("utf-8", "replace"), target.file)

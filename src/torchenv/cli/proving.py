@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 
 from torchenv.cli.context import Context, read_text
-from torchenv.record import Environment
+from torchenv.workspace.records import Environment
 
 
 def add_proving(parser: ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def must_import(context: Context, environment: Environment) -> tuple[str, ...]:
     """Name the distributions that the profile asks for on this system and in this Python."""
     from packaging.requirements import Requirement
 
-    from torchenv.environments import canonical
+    from torchenv.environment.inspect import canonical
     from torchenv.packages import of_profile
 
     def read(path: Path) -> str:

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from datetime import timedelta
 
 from torchenv.cli.context import Context
-from torchenv.profile import duration
+from torchenv.profile.model import duration
 
 
 def options(parser: ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from torchenv.cli.context import Context
-from torchenv.profile import INSTALLERS
+from torchenv.profile.model import INSTALLERS
 
 
 def options(parser: ArgumentParser) -> None:

@@ -25,7 +25,7 @@ def options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace, context: Context) -> int:
     """Say what cannot be read there, switch back, and tell what that means."""
     from torchenv.actions.switch import rollback, way_back
-    from torchenv.lifeboat import told
+    from torchenv.checkpoints.lifeboats import told
 
     named = arguments.environment
     # What is done at once needs no advice.

@@ -24,7 +24,7 @@ def options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace, context: Context) -> int:
     """Start the command with the environment activated; its exit code and signals are its own."""
     from torchenv.actions.run import activated
-    from torchenv.process import Command, become
+    from torchenv.system.process import Command, become
 
     words = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not words:

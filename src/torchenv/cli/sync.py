@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from torchenv.cli.context import Context
 from torchenv.cli.project import Project
 from torchenv.errors import InputError
-from torchenv.lockset import LockSet
+from torchenv.lockfile.lockset import LockSet
 
 if TYPE_CHECKING:
     from torchenv.actions.create import Made
     from torchenv.actions.ports import Ports
-    from torchenv.lock import Lock
-    from torchenv.lockset import LockedTarget
+    from torchenv.lockfile.lock import Lock
+    from torchenv.lockfile.lockset import LockedTarget
     from torchenv.plan.targets import Fit
-    from torchenv.record import Environment
+    from torchenv.workspace.records import Environment
 
 INSTALLERS = ("uv", "pip")
 

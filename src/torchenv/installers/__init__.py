@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from torchenv.lock import Lock
+    from torchenv.lockfile.lock import Lock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

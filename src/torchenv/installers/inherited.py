@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchenv.process import ignored
+from torchenv.system.process import ignored
 
 ReadText = Callable[[Path], str]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from torchenv.installers import Installer, LockRequest
-from torchenv.lock import Lock
+from torchenv.lockfile.lock import Lock
 
 
 class Moved:

@@ -11,8 +11,8 @@ from pathlib import Path
 from torchenv.errors import InputError
 from torchenv.installers import Installer, LockRequest, interpreter_in
 from torchenv.installers.trouble import explained
-from torchenv.lock import Lock
-from torchenv.process import Command, Runner
+from torchenv.lockfile.lock import Lock
+from torchenv.system.process import Command, Runner
 
 
 class Pip:

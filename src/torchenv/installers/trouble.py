@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from torchenv.errors import IndexFailed, NothingSuits, ToolFailed, TorchenvError, Unobtainable
 from torchenv.installers import LockRequest, name_of
-from torchenv.process import Completed, End
+from torchenv.system.process import Completed, End
 
 
 def explained(done: Completed, purpose: str, request: LockRequest | None = None) -> TorchenvError:

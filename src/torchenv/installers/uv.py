@@ -12,13 +12,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from torchenv.environment.unshare import can_clone, link_mode
 from torchenv.errors import ToolFailed, TorchenvError
 from torchenv.installers import LockRequest, interpreter_in, name_of
 from torchenv.installers.trouble import conflict, explained
-from torchenv.isolation import can_clone, link_mode
-from torchenv.lock import Lock, written
-from torchenv.process import Command, Completed, Runner
-from torchenv.tables import Table
+from torchenv.lockfile.lock import Lock, written
+from torchenv.system.documents import Table
+from torchenv.system.process import Command, Completed, Runner
 
 
 class Uv:

@@ -13,12 +13,12 @@ from torchenv.catalogue import Catalogue
 from torchenv.errors import InputError
 from torchenv.packages.compiled import Bound, bound_to_torch, following
 from torchenv.packages.documents import of_lock, of_project
-from torchenv.packages.environment import of_environment
 from torchenv.packages.family import companions, refuse_conflicts, sorted_out
+from torchenv.packages.installed import of_environment
 from torchenv.packages.requirements_file import ReadText, listed
 from torchenv.packages.values import Asked, CannotFollow, Carried, Note, Wanted, together
-from torchenv.profile import Packages
-from torchenv.tables import Table
+from torchenv.profile.model import Packages
+from torchenv.system.documents import Table
 
 __all__ = [
     "Asked",

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from torchenv.environments import Distribution, canonical
-from torchenv.packages.environment import local_path, required_by
+from torchenv.environment.inspect import Distribution, canonical
+from torchenv.packages.installed import local_path, required_by
 from torchenv.packages.values import CannotFollow, Carried
 
 _TORCH = ("torch", "torch_python", "torch_cpu", "torch_cuda", "torch_hip", "torch_xpu")

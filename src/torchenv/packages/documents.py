@@ -10,9 +10,9 @@ from packaging.utils import canonicalize_name
 
 from torchenv.catalogue import Catalogue
 from torchenv.errors import InputError
-from torchenv.packages.environment import TOOLS, version_asks
+from torchenv.packages.installed import TOOLS, version_asks
 from torchenv.packages.values import Asked, Carried, Note, Wanted
-from torchenv.tables import Table, nearest
+from torchenv.system.documents import Table, nearest
 
 if TYPE_CHECKING:
     from packaging.pylock import Package

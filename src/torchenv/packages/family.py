@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from packaging.requirements import Requirement
 
 from torchenv.catalogue import Catalogue
-from torchenv.environments import canonical
+from torchenv.environment.inspect import canonical
 from torchenv.errors import NothingSuits
 from torchenv.packages.values import Asked, Carried, Note
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from packaging.requirements import Requirement
 
-from torchenv.environments import canonical
+from torchenv.environment.inspect import canonical
 
 
 @dataclass(frozen=True, slots=True)

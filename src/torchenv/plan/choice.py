@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchenv.catalogue import Catalogue, Release
 from torchenv.errors import InputError
-from torchenv.host import AmdDevice, Host, Status
+from torchenv.host.model import AmdDevice, Host, Status
 from torchenv.plan.advice import advise
 from torchenv.plan.devices import MAKERS, all_devices, consider
 from torchenv.plan.needs import refusal_of_mps, remarks_of
@@ -21,7 +21,7 @@ from torchenv.plan.values import (
     Remark,
     Wish,
 )
-from torchenv.tables import nearest
+from torchenv.system.documents import nearest
 
 
 def resolve(ask: Question) -> Plan:

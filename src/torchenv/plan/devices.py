@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torchenv.catalogue import Catalogue, Rocm, Xpu
 from torchenv.errors import InputError
-from torchenv.host import AmdDevice, Host, IntelDevice, NvidiaDevice, Status
+from torchenv.host.model import AmdDevice, Host, IntelDevice, NvidiaDevice, Status
 from torchenv.plan.values import Refusal, Remark, Wish
 
 Device = NvidiaDevice | AmdDevice | IntelDevice

@@ -10,10 +10,10 @@ from typing import Any
 from packaging.version import Version
 
 from torchenv.catalogue import Catalogue
-from torchenv.host import Host
+from torchenv.host.model import Host
 from torchenv.plan.choice import resolve
 from torchenv.plan.values import Outcome, Plan, Question, Wish
-from torchenv.profile import Profile, Target
+from torchenv.profile.model import Profile, Target
 
 SCHEMA = "torchenv.fleet/1"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from packaging.version import Version
 
 from torchenv.catalogue import Backend, Catalogue, Cpu, Cuda, Release, Rocm, Xpu
-from torchenv.host import AmdDevice, Capability, Host, IntelDevice, NvidiaDevice, Status
+from torchenv.host.model import AmdDevice, Capability, Host, IntelDevice, NvidiaDevice, Status
 from torchenv.plan.devices import Considered, Device
 from torchenv.plan.values import IndexFacts, Question, Refusal, Remark, Wish
 

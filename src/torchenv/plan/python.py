@@ -7,7 +7,7 @@ import re
 from packaging.version import Version
 
 from torchenv.catalogue import Backend, Release
-from torchenv.host import Host, Interpreter, architecture
+from torchenv.host.model import Host, Interpreter, architecture
 from torchenv.plan.values import IndexFacts, PassedPython, PlannedPython, Question, Refusal, Wish
 
 _VERSION = re.compile(r"([0-9]{1,3}\.[0-9]{1,3})(\.[0-9]{1,3})?(t?)")

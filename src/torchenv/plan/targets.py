@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from torchenv.catalogue import Catalogue
 from torchenv.errors import InputError
-from torchenv.host import Amd, AmdDevice, Capability, Host, Status
-from torchenv.lockset import LockedTarget
+from torchenv.host.model import Amd, AmdDevice, Capability, Host, Status
+from torchenv.lockfile.lockset import LockedTarget
 from torchenv.plan.choice import resolve
 from torchenv.plan.values import NOTHING_ASKED, IndexFacts, Outcome, Plan, Question, Wish
-from torchenv.profile import Profile, Target
-from torchenv.tables import nearest
+from torchenv.profile.model import Profile, Target
+from torchenv.system.documents import nearest
 
 # The package index's own build is what the rules take where PyTorch's index is not to be had.
 _PACKAGE_INDEX = IndexFacts(unreachable=True)

@@ -12,8 +12,8 @@ from typing import Any
 from packaging.version import Version
 
 from torchenv.catalogue import Backend, Catalogue, Release
-from torchenv.host import Capability, Host
-from torchenv.tables import plain
+from torchenv.host.model import Capability, Host
+from torchenv.system.documents import plain
 
 SCHEMA = "torchenv.plan/1"
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from torchenv.checkpoints.lifeboats import printable, told
 from torchenv.checkpoints.values import shown
-from torchenv.lifeboat import printable, told
-from torchenv.record import Environment, Kept, Run, as_json
+from torchenv.workspace.records import Environment, Kept, Run, as_json
 
 if TYPE_CHECKING:
     from torchenv.actions.checkpoints import Scanned
     from torchenv.actions.downgrade import Copied
     from torchenv.actions.lifeboat import Change, Keeping
-    from torchenv.scan.runs import Part, Save
+    from torchenv.checkpoints.scan.runs import Part, Save
 
 SCHEMA = "torchenv.checkpoints/1"
 # A save whose files changed within this time may still be going on.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchenv.errors import InputError
-from torchenv.lockset import LockedTarget
+from torchenv.lockfile.lockset import LockedTarget
 
 PREFIX = "/opt/torchenv"
 
@@ -45,7 +45,7 @@ RUN {PREFIX}/env/bin/python -I -B -c \\
 
 ENV VIRTUAL_ENV={PREFIX}/env PATH={PREFIX}/env/bin:$PATH
 LABEL torchenv.target="{target.name}" torchenv.torch="{torch}" \\
-    torchenv.lock="{target.lock}" torchenv.proven="false"
+    torchenv.lockfile.lock="{target.lock}" torchenv.proven="false"
 """
 
 

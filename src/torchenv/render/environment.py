@@ -9,12 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torchenv.checkpoints.lifeboats import printable, told, unjudged
+from torchenv.checkpoints.steps import behind
 from torchenv.errors import ToolFailed
-from torchenv.lifeboat import printable, told, unjudged
-from torchenv.manifest import Manifest
-from torchenv.record import Environment, Kind, Proof, Run, State, as_json
-from torchenv.steps import behind
-from torchenv.store import Store, constraints_path
+from torchenv.workspace.manifest import Manifest
+from torchenv.workspace.records import Environment, Kind, Proof, Run, State, as_json
+from torchenv.workspace.store import Store, constraints_path
 
 if TYPE_CHECKING:
     from torchenv.actions.create import Made, Order

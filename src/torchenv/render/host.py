@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchenv.host import AmdDevice, Host, IntelDevice, NvidiaDevice, Status
+from torchenv.host.model import AmdDevice, Host, IntelDevice, NvidiaDevice, Status
 
 
 def host_text(host: Host) -> str:

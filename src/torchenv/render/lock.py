@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torchenv.actions.lock import Locked
-    from torchenv.lock import Lock
+    from torchenv.lockfile.lock import Lock
 
 SCHEMA = "torchenv.lock/1"
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from torchenv.record import as_json
 from torchenv.render.environment import columns
-from torchenv.tables import plain
+from torchenv.system.documents import plain
+from torchenv.workspace.records import as_json
 
 if TYPE_CHECKING:
     from torchenv.actions.evaluate import Evaluated, Judged

@@ -8,11 +8,11 @@ from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING
 
-from torchenv.host import Host
-from torchenv.manifest import Manifest
-from torchenv.record import Environment, Kind, Run, State
+from torchenv.host.model import Host
 from torchenv.render.environment import columns
 from torchenv.render.host import host_text
+from torchenv.workspace.manifest import Manifest
+from torchenv.workspace.records import Environment, Kind, Run, State
 
 if TYPE_CHECKING:
     from torchenv.audit import Finding, Report

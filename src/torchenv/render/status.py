@@ -9,9 +9,9 @@ from typing import Any
 from torchenv.actions.diff import Change, Differences
 from torchenv.actions.remove import Pruned
 from torchenv.actions.status import Status
-from torchenv.integrity import Finding
-from torchenv.record import Environment, State, as_json
-from torchenv.tables import plain
+from torchenv.environment.verify import Finding
+from torchenv.system.documents import plain
+from torchenv.workspace.records import Environment, State, as_json
 
 
 def status_document(status: Status, root: Path) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchenv.actions.switch import Switched
-from torchenv.manifest import Manifest
-from torchenv.record import Switch, as_json
+from torchenv.workspace.manifest import Manifest
+from torchenv.workspace.records import Switch, as_json
 
 if TYPE_CHECKING:
     from torchenv.actions.left_behind import Left

@@ -1,0 +1,89 @@
+"""The catalogue that comes with torchenv, and a user's own laid over it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchenv.errors import InputError
+from torchenv.system.documents import Table
+
+if TYPE_CHECKING:
+    from torchenv.catalogue import Catalogue
+
+# importlib.resources would cost 35 ms of every start.
+_PACKAGE = Path(__file__).parent
+CATALOGUE = _PACKAGE / "data" / "catalogue.toml"
+BREAKAGES = _PACKAGE / "data" / "breakages.toml"
+
+# The key by which an entry of a list of tables is known again in the user's file.
+_IDENTITY = {
+    "release": "version",
+    "backend": "tag",
+    "companion": "name",
+    "generation": "name",
+    "kernel-rule": "below",
+}
+
+
+def catalogue(own: Path | None = None) -> Catalogue:
+    """Read the packaged catalogue, with a user's file laid over it.
+
+    The file has the same schema. A release is known again by its version, a backend by its tag, a
+    companion or a generation by its name, and its keys replace those of the packaged entry; others
+    are added. Lists are replaced, but for product names, which are added to.
+    Raises `InputError` where the file cannot be read or is not a catalogue.
+    """
+    # 28 ms, which a command that only needs its digest does not pay.
+    from torchenv.catalogue import SCHEMA, parse
+
+    packaged = Table.from_toml(CATALOGUE.read_text(encoding="utf-8"), CATALOGUE.name)
+    if own is None:
+        return parse(packaged)
+    document = Table.from_toml(_read(own), str(own))
+    document.schema(SCHEMA, remedy=f"write `schema = {SCHEMA}` at its top")
+    merged = laid_over(packaged.raw(), document.raw())
+    return parse(Table(merged, f"{own}, over the packaged {CATALOGUE.name}"))
+
+
+def catalogue_digest(own: Path | None = None) -> str:
+    """Give the digest of what `catalogue` would read, `sha256:…`, without understanding it."""
+    from hashlib import sha256
+
+    content = CATALOGUE.read_bytes() + (_read(own).encode() if own is not None else b"")
+    return f"sha256:{sha256(content).hexdigest()}"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the catalogue {path} cannot be read: {error}") from None
+
+
+def laid_over(base: Mapping[str, Any], own: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+    """Lay one catalogue document over another, entry by entry; `place` is where in it one stands."""
+    merged = dict(base)
+    for key, value in own.items():
+        there = base.get(key)
+        if isinstance(value, dict) and isinstance(there, dict):
+            merged[key] = laid_over(there, value, key if not place else f"{place}.{key}")
+        elif key in _IDENTITY and _are_tables(value):
+            merged[key] = _matched(there or [], value, _IDENTITY[key])
+        elif place.startswith("names.") and isinstance(value, list) and isinstance(there, list):
+            merged[key] = [*there, *value]
+        else:
+            merged[key] = value
+    return merged
+
+
+def _matched(base: list[dict[str, Any]], own: list[dict[str, Any]], identity: str) -> list[dict[str, Any]]:
+    merged = {each.get(identity): each for each in base}
+    for each in own:
+        merged[each.get(identity)] = laid_over(merged.get(each.get(identity), {}), each)
+    return list(merged.values())
+
+
+def _are_tables(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, dict) for each in value)

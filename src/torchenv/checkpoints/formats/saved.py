@@ -1,0 +1,264 @@
+"""What torch writes into one file: torch.save's zip and its legacy form, TorchScript, and .pt2."""
+
+from __future__ import annotations
+
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+from torchenv.checkpoints.formats.inert import Damaged, Global
+from torchenv.checkpoints.formats.pickles import LARGEST, Walk, walk
+from torchenv.checkpoints.readability import rules
+from torchenv.checkpoints.values import Checkpoint, Format, Note, Range, State, foreign_names, some
+from torchenv.storage.tree import Tree, TreeFile
+
+ZIP = b"PK\x03\x04"
+LEGACY = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # a pickle of torch.save's magic number
+_BEGINNING = 256 << 20  # bytes at the start of a file that hold its pickles; storages follow
+_INFLATES = 8  # how often its own size an archive's member may have
+_ITEM_SIZES = {
+    "DoubleStorage": 8, "FloatStorage": 4, "HalfStorage": 2, "BFloat16Storage": 2, "LongStorage": 8,
+    "IntStorage": 4, "ShortStorage": 2, "CharStorage": 1, "ByteStorage": 1, "BoolStorage": 1,
+    "ComplexFloatStorage": 8, "ComplexDoubleStorage": 16, "QInt8Storage": 1, "QUInt8Storage": 1,
+    "QInt32Storage": 4, "UntypedStorage": 1,
+}  # fmt: skip
+_TENSORS = [
+    Global("torch._utils", name)
+    for name in ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_qtensor")
+]
+
+
+def inspect_zip(tree: Tree, name: str, size: int) -> Checkpoint:
+    """Say what an archive of torch's holds: torch.save's, TorchScript's or torch.export's."""
+    try:
+        archive = _Archive(tree, name, size)
+        members = archive.members
+        if "archive_format" in members or "serialized_exported_program.json" in members:
+            return _exported(tree, size, archive)
+        script = "constants.pkl" in members or any(each.startswith("code/") for each in members)
+        form: Format = "torchscript" if script else "torch-zip"
+        if "data.pkl" not in members:
+            return _damaged(tree, size, "unknown", "not-torch", "an archive without data.pkl")
+        data = archive.read("data.pkl")
+    except Damaged as damaged:
+        # A save that was stopped has no directory yet: that is at an archive's end.
+        return _damaged(tree, size, "torch-zip", damaged.code, damaged.message)
+    try:
+        walked = walk(data)
+    except Damaged as damaged:
+        return _damaged(tree, size, form, damaged.code, damaged.message, names=damaged.names)
+    sizes = {each.removeprefix("data/"): info.file_size for each, info in members.items()}
+    problems, state = _check_storages(walked.stored, sizes)
+    return _saved(tree, size, form, walked, data, problems=problems, state=state)
+
+
+def inspect_legacy(tree: Tree, name: str, size: int) -> Checkpoint:
+    """Say what a file of torch.save's older form holds: five pickles, then the storages."""
+    problems: list[Note] = []
+    state: State = "complete"
+    try:
+        data = tree.read(name, 0, _BEGINNING)
+        at = len(LEGACY)
+        for _ in range(2):  # the version of the protocol, and of the system
+            at = walk(data, at).end
+        walked = walk(data, at)
+        keys = walk(data, walked.end)
+        needed = keys.end + sum(8 + length for length in _storages(walked.stored).values())
+        if needed > size:
+            message = f"{size} bytes, its tensors need {needed}"
+            problems, state = [Note("storage-short", message)], "corrupt"
+    except Damaged as damaged:
+        return _damaged(tree, size, "torch-legacy", damaged.code, damaged.message, names=damaged.names)
+    except OSError as error:
+        return _damaged(tree, size, "torch-legacy", "unreadable", error.strerror or str(error))
+    return _saved(tree, size, "torch-legacy", walked, data, problems=problems, state=state)
+
+
+def inspect_pickle(tree: Tree, name: str, size: int) -> Checkpoint:
+    """Say what a pickle on its own names: it may be taken for a checkpoint of torch's."""
+    try:
+        data = tree.read(name, 0, _BEGINNING)
+        walked = walk(data)
+    except Damaged as damaged:
+        return _damaged(tree, size, "unknown", damaged.code, damaged.message, names=damaged.names)
+    except OSError as error:
+        return _damaged(tree, size, "unknown", "unreadable", error.strerror or str(error))
+    problem = Note("not-torch", "a pickle that torch.save did not write")
+    return _saved(tree, size, "unknown", walked, data, problems=[problem], state="complete")
+
+
+def inspect_other(tree: Tree, size: int, error: OSError | None = None) -> Checkpoint:
+    """Say of a file that is named like a checkpoint that it cannot be read, or is none."""
+    if error is not None:
+        return _damaged(tree, size, "unknown", "unreadable", error.strerror or str(error))
+    if size == 0:
+        return _damaged(tree, size, "unknown", "empty", "the file is empty")
+    return _damaged(tree, size, "unknown", "not-torch", "the file begins like none that torch writes")
+
+
+class _Archive:
+    """A zip archive, as torch writes it: with one directory, of any name, around it all."""
+
+    def __init__(self, tree: Tree, name: str, size: int) -> None:
+        self._tree, self._name, self._size = tree, name, size
+        try:
+            with zipfile.ZipFile(TreeFile(tree, name, size)) as archive:
+                infos = archive.infolist()
+        except (
+            zipfile.BadZipFile,
+            OSError,
+            ValueError,
+            struct.error,
+            NotImplementedError,
+        ) as error:
+            message = f"the archive cannot be read: {error}"
+            raise Damaged("archive-damaged", message) from None
+        roots = {info.filename.partition("/")[0] for info in infos if "/" in info.filename}
+        root = f"{roots.pop()}/" if len(roots) == 1 else ""
+        self.members: Mapping[str, zipfile.ZipInfo] = {
+            info.filename.removeprefix(root): info for info in infos
+        }
+
+    def read(self, name: str) -> bytes:
+        """Give a member; its checksum is not looked at, since torch can be told to write none."""
+        info = self.members[name]
+        most = max(info.file_size, info.compress_size)
+        if most > LARGEST or info.file_size > _INFLATES * self._size + (1 << 20):
+            message = f"{name} would have {most} bytes, in an archive of {self._size}"
+            raise Damaged("archive-bomb", message)
+        try:
+            header = self._tree.read(self._name, max(0, info.header_offset), 30)
+            if header[:4] != ZIP or len(header) < 30:
+                raise Damaged("archive-damaged", f"{name} is not where the archive says")
+            lengths = struct.unpack_from("<HH", header, 26)
+            at = info.header_offset + 30 + sum(lengths)
+            raw = self._tree.read(self._name, at, info.compress_size)
+            if info.compress_type == zipfile.ZIP_DEFLATED:
+                raw = zlib.decompressobj(-15).decompress(raw, max(info.file_size, 1))
+        except (OSError, zlib.error) as error:
+            raise Damaged("archive-damaged", f"{name} cannot be read: {error}") from None
+        if len(raw) != info.file_size:
+            raise Damaged("archive-damaged", f"{name} ends early")
+        return raw
+
+
+def _saved(
+    tree: Tree,
+    size: int,
+    form: Format,
+    walked: Walk,
+    data: bytes,
+    *,
+    problems: list[Note],
+    state: State,
+) -> Checkpoint:
+    names = list(walked.globals)
+    if form == "torchscript":
+        # Classes of the archive's own code: nothing is imported for them.
+        names = [name for name in names if not name.module.startswith("__torch__")]
+    codes, foreign = rules().of_names(names, "save")
+    if "nested-jagged" in codes:
+        codes[codes.index("nested-jagged")] = _jagged(walked, data)
+    if form != "torchscript" and walked.protocol > 2:
+        codes.append("protocol-5" if walked.protocol == 5 else "protocol-4")
+    if foreign:
+        codes.append("foreign-names")
+        problems = [*problems, foreign_names(foreign)]
+    if form == "unknown":
+        codes.append("unread")
+    return Checkpoint(
+        path=tree.path,
+        format=form,
+        state=state,
+        problems=tuple(problems),
+        reader=rules().reader(codes),
+        tensors=sum(walked.calls.get(each, 0) for each in _TENSORS),
+        bytes=size,
+        foreign=tuple(map(str, foreign)),
+    )
+
+
+def _jagged(walked: Walk, data: bytes) -> str:
+    """Tell which releases wrote a jagged nested tensor by the attributes it was given."""
+    if Global("torch._dynamo.decorators", "_DimRange") not in walked.globals:
+        return "nested-jagged-2.15"
+    return "nested-jagged-2.12" if b"_dynamo_hint_overrides" in data else "nested-jagged"
+
+
+def _check_storages(stored: list[Any], sizes: Mapping[str, int]) -> tuple[list[Note], State]:
+    needed = _storages(stored)
+    missing = [key for key in needed if key not in sizes]
+    short = [key for key, length in needed.items() if sizes.get(key, length) < length]
+    if short:
+        return [Note("storage-short", f"too few bytes in storage {some(short)}")], "corrupt"
+    if missing:
+        return [Note("storage-missing", f"no storage {some(missing)}")], "incomplete"
+    return [], "complete"
+
+
+def _storages(stored: list[Any]) -> dict[str, int]:
+    """Give the bytes that each storage has, by its key."""
+    # ('storage', torch.FloatStorage, '0', 'cpu', 12)
+    needed = {}
+    for reference in stored:
+        if type(reference) is tuple and len(reference) >= 5 and type(reference[1]) is Global:
+            _, kind, key, _, count = reference[:5]
+            if isinstance(key, str) and type(count) is int:
+                needed[key] = count * _ITEM_SIZES.get(kind.name, 0)
+    return needed
+
+
+def _exported(tree: Tree, size: int, archive: _Archive) -> Checkpoint:
+    names = ("models/model.json", "serialized_exported_program.json")
+    name = next((each for each in names if each in archive.members), None)
+    ranges: Range | None = None
+    if name is not None:
+        # "schema_version": {"major": 8, "minor": 20}, …, "torch_version": "2.15.0+cu132"
+        written = re.findall(rb'"torch_version":\s*"([^"\\]{1,40})"', archive.read(name))
+        ranges = _export_range(written[-1].decode(errors="replace") if written else "2.2")
+    codes = ["pt2"] if ranges else ["pt2", "unread"]
+    told = {"torch": ranges} if ranges else {}
+    return Checkpoint(
+        path=tree.path,
+        format="pt2",
+        state="complete",
+        reader=rules().reader(codes, **told),
+        bytes=size,
+    )
+
+
+def _export_range(writer: str) -> Range | None:
+    # The first releases to say so write "<=2.4" for what they do not know.
+    try:
+        release = Version(writer.removeprefix("<=")).release
+    except InvalidVersion:
+        return None
+    fitting = (each for start, each in rules().pt2 if release >= Version(start).release)
+    return next(fitting, None)
+
+
+def _damaged(
+    tree: Tree,
+    size: int,
+    form: Format,
+    code: str,
+    message: str,
+    *,
+    names: Iterable[Global] = (),
+) -> Checkpoint:
+    foreign = rules().of_names(names, "save")[1]
+    problems = [Note(code, message)] + ([foreign_names(foreign)] if foreign else [])
+    return Checkpoint(
+        path=tree.path,
+        format=form,
+        state="corrupt",
+        problems=tuple(problems),
+        reader=rules().reader(["unread"]),
+        bytes=size,
+        foreign=tuple(map(str, foreign)),
+    )

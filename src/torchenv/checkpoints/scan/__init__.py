@@ -1,0 +1,92 @@
+"""Walks directories and object stores for checkpoints; looks again only at what has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from torchenv.checkpoints import inspect
+from torchenv.checkpoints.scan.index import Found, Index, Seen
+from torchenv.checkpoints.values import Checkpoint, Note, Reader
+from torchenv.errors import InputError
+from torchenv.storage import Folder, Place
+
+_WHOLE = (".distcp", ".metadata", ".metadata.tmp")
+_SAFETENSORS = ".safetensors"
+# Names that others use as well: a file that torch did not write is none of a training's.
+_OTHERS_USE = (".bin", ".tar", ".pkl")
+
+
+def scan(roots: Sequence[Place], before: Index | None, say: Callable[[str], None]) -> Index:
+    """Look for checkpoints below these places; only reads.
+
+    `before` is what an earlier scan found, and what has not changed since is not read again.
+    Raises `InputError` for a root that is not there.
+    """
+    index = before.without_roots() if before else Index()
+    for root in roots:
+        known = before.roots.get(root.address, {}) if before else {}
+        index.roots[root.address] = dict(_scanned(root, known, index, say))
+    return index
+
+
+def _scanned(
+    root: Place, known: dict[str, Seen], index: Index, say: Callable[[str], None]
+) -> Iterator[tuple[str, Seen]]:
+    try:
+        for address, folder in root.walk({each: seen.folder for each, seen in known.items()}):
+            if folder.closed:
+                say(f"{address} cannot be looked into: {folder.closed}")
+                continue
+            seen = known.get(address)
+            if seen is not None and seen.folder is folder:
+                yield address, seen
+                continue
+            if seen is not None and seen.folder.files == folder.files:
+                yield address, Seen(folder, seen.found)
+            elif folder.files:
+                yield address, Seen(folder, list(_looked_at(root, address, folder, index)))
+                index.read += 1
+                if index.read % 1000 == 0:
+                    say(f"{root.address}: {index.read} folders read")
+    except FileNotFoundError:
+        raise InputError(f"{root.address} is not there", hint="name a root that is") from None
+    except OSError as error:
+        raise InputError(f"{root.address} cannot be looked into: {error.strerror or error}") from None
+
+
+def _looked_at(root: Place, address: str, folder: Folder, index: Index) -> Iterator[Found]:
+    whole = _whole(folder)
+    if whole and (checkpoint := _inspected(root, address)) is not None:
+        yield index.add(checkpoint, "")
+    one = root.address == address and len(folder.files) == 1 and address.endswith(next(iter(folder.files)))
+    for name in sorted(folder.files):
+        if name.endswith(_WHOLE) or (whole and name.endswith((_SAFETENSORS, f"{_SAFETENSORS}.index.json"))):
+            continue
+        checkpoint = _inspected(root, address if one else f"{address}/{name}")
+        if checkpoint is not None and not _is_others(name, checkpoint):
+            yield index.add(checkpoint, "" if one else name)
+
+
+def _whole(folder: Folder) -> bool:
+    """Whether the files of a folder are one checkpoint, and not each one by itself."""
+    names = folder.files
+    if any(name.endswith(_WHOLE) for name in names):
+        return True
+    # model-00001-of-00002.safetensors, shard-00001-model-00001-of-00001.safetensors
+    tensors = [name for name in names if name.endswith(_SAFETENSORS)]
+    return any("-of-" in name or name.startswith("shard-") for name in tensors) or any(
+        name.endswith(f"{_SAFETENSORS}.index.json") for name in names
+    )
+
+
+def _inspected(root: Place, address: str) -> Checkpoint | None:
+    try:
+        return inspect(root.tree(address))
+    except OSError as error:
+        problem = Note("unreadable", error.strerror or str(error))
+        reader = Reader(certainty="unknown", because=(Note("unread", "it could not be read"),))
+        return Checkpoint(path=address, format="unknown", state="corrupt", problems=(problem,), reader=reader)
+
+
+def _is_others(name: str, checkpoint: Checkpoint) -> bool:
+    return name.endswith(_OTHERS_USE) and any(note.code == "not-torch" for note in checkpoint.problems)

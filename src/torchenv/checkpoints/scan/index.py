@@ -1,0 +1,157 @@
+"""What a scan found, folder by folder, and the side file that keeps it: a scan can always make it again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from torchenv import __version__
+from torchenv.checkpoints.readability import FILE
+from torchenv.checkpoints.values import Checkpoint, Format, Note, Range, Reader, State
+from torchenv.storage import Folder
+
+SCHEMA = "torchenv.checkpoint-index/1"
+
+
+class Found(NamedTuple):
+    """One checkpoint of the index; `reader` is the number of what is known of its readers."""
+
+    name: str  # of the file in its folder; "" where the folder as a whole is the checkpoint
+    format: Format
+    state: State
+    problems: list[list[str]]  # code and message of each
+    reader: int
+    tensors: int | None
+    bytes: int
+    foreign: list[str]
+
+
+@dataclass(slots=True)
+class Seen:
+    """A folder as it was, and the checkpoints that were in it."""
+
+    folder: Folder
+    found: list[Found]
+
+
+@dataclass(slots=True)
+class Index:
+    """All that scans found, by root and then by the address of each folder.
+
+    Thousands of checkpoints have a handful of readers between them, so each is there once.
+    """
+
+    readers: list[Reader] = field(default_factory=list)
+    roots: dict[str, dict[str, Seen]] = field(default_factory=dict)
+    read: int = 0  # folders whose checkpoints had to be read anew
+    _numbers: dict[Reader, int] = field(default_factory=dict)
+
+    def without_roots(self) -> Index:
+        """Give an index that holds no checkpoint yet and numbers the readers as this one does."""
+        return Index(list(self.readers), _numbers=dict(self._numbers))
+
+    def add(self, checkpoint: Checkpoint, name: str) -> Found:
+        """Put what is known of a checkpoint into the form of the index."""
+        return Found(
+            name=name,
+            format=checkpoint.format,
+            state=checkpoint.state,
+            problems=[[note.code, note.message] for note in checkpoint.problems],
+            reader=self.number(checkpoint.reader),
+            tensors=checkpoint.tensors,
+            bytes=checkpoint.bytes,
+            foreign=list(checkpoint.foreign),
+        )
+
+    def number(self, reader: Reader) -> int:
+        """Give the number by which the index has what is known of the readers."""
+        number = self._numbers.get(reader)
+        if number is None:
+            number = self._numbers[reader] = len(self.readers)
+            self.readers.append(reader)
+        return number
+
+    def checkpoint(self, address: str, found: Found) -> Checkpoint:
+        """Give the checkpoint that the index tells of."""
+        return Checkpoint(
+            path=address,
+            format=found.format,
+            state=found.state,
+            problems=tuple(Note(*each) for each in found.problems),
+            reader=self.readers[found.reader],
+            tensors=found.tensors,
+            bytes=found.bytes,
+            foreign=tuple(found.foreign),
+        )
+
+    def __iter__(self) -> Iterator[tuple[str, str, Seen, Found]]:
+        """Give root, address of the folder, folder and checkpoint, for every checkpoint."""
+        for root, seen in self.roots.items():
+            for address, each in seen.items():
+                for found in each.found:
+                    yield root, address, each, found
+
+    def to_json(self) -> str:
+        """Write the side file."""
+        document = {
+            "schema": SCHEMA,
+            "made-by": maker(),
+            "readers": [each.as_json() for each in self.readers],
+            "roots": {
+                root: {
+                    address: [each.folder.changed, each.folder.files, each.folder.folders, each.found]
+                    for address, each in seen.items()
+                }
+                for root, seen in self.roots.items()
+            },
+        }
+        return json.dumps(document, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Index | None:
+        """Read the side file; None where it is not what this torchenv writes: then all is looked at anew."""
+        try:
+            document = json.loads(text)
+            if document["schema"] != SCHEMA or document["made-by"] != maker():
+                return None
+            readers = [_reader(each) for each in document["readers"]]
+            roots = {
+                root: {
+                    address: Seen(Folder(changed, files, folders), [Found(*each) for each in found])
+                    for address, (changed, files, folders, found) in seen.items()
+                }
+                for root, seen in document["roots"].items()
+            }
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+        return cls(readers, roots, _numbers={each: number for number, each in enumerate(readers)})
+
+
+@cache
+def maker() -> str:
+    """Name what made an index: with other rules, the verdicts would be others."""
+    rules = (files("torchenv.catalogue") / "data" / FILE).read_bytes()
+    return f"torchenv {__version__}, rules {hashlib.sha256(rules).hexdigest()[:16]}"
+
+
+def _reader(told: Mapping[str, Any]) -> Reader:
+    restricted = told["weights_only"]
+    return Reader(
+        torch=_range(told),
+        python_min=told["python_min"],
+        system=told["system"],
+        weights_only=None if restricted is None else _range(restricted),
+        ranks_min=told["ranks_min"],
+        nobody=told["nobody"],
+        certainty=told["certainty"],
+        because=tuple(Note(each["code"], each["message"]) for each in told["because"]),
+    )
+
+
+def _range(told: Mapping[str, Any]) -> Range:
+    return Range(oldest=told["torch_min"], newest=told["torch_max"])

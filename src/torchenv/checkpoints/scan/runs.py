@@ -1,0 +1,194 @@
+"""Groups what a scan found into training runs and their saves, and judges who can read each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from torchenv.checkpoints.scan.index import Found, Index, Seen
+from torchenv.checkpoints.steps import is_copy, said, standing
+from torchenv.checkpoints.values import Checkpoint, Reader
+from torchenv.storage import is_remote
+from torchenv.workspace.records import Environment, Run
+
+Verdict = Literal["readable", "unreadable", "unknown"]
+_NAMED = 10  # newer broken saves that the manifest names
+
+
+class Part(NamedTuple):
+    """One checkpoint of a save."""
+
+    path: str
+    seen: Seen
+    found: Found
+
+    @property
+    def complete(self) -> bool:
+        return self.found.state == "complete"
+
+    @property
+    def modified(self) -> int:
+        """When the newest of its files was changed, in nanoseconds; 0 where the place tells no times."""
+        name = self.found.name
+        files = self.seen.folder.files
+        return files[name][1] if name in files else max((each[1] for each in files.values()), default=0)
+
+
+@dataclass(slots=True)
+class Save:
+    """All that a run wrote at one step: `checkpoint-500` may hold a model, an optimizer and more."""
+
+    path: str
+    name: str
+    step: int | None
+    parts: list[Part] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        return all(part.complete for part in self.parts)
+
+    @property
+    def order(self) -> tuple[int, int, str]:
+        """What sorts the saves of a run, the oldest first; one without a step goes by its time.
+
+        A copy comes before its original: what was saved is the newest, whoever reads it.
+        """
+        if self.step is not None:
+            return (self.step, 0 if is_copy(self.name) else 1, self.name)
+        return (-1, max(part.modified for part in self.parts), self.name)
+
+
+@dataclass(slots=True)
+class Saves:
+    """One training run with its saves, the oldest first."""
+
+    path: str
+    saves: list[Save]
+
+
+def reader_after(reader: Reader, plain_path: bool) -> Reader:  # noqa: FBT001
+    """Say who would read a downgraded copy of what has this reader."""
+    from torchenv.checkpoints import downgrade
+
+    copied = Checkpoint(path="", format="dcp", state="complete", reader=reader)
+    return downgrade.reader_after(copied, portable_path=plain_path)
+
+
+class Judge:
+    """Says which environments read what; what thousands of checkpoints share is decided once."""
+
+    def __init__(self, index: Index, environments: Iterable[Environment], system: str) -> None:
+        self._readers = index.readers
+        self._system = system
+        self._known: dict[tuple[int, int], Verdict] = {}
+        self._copies: dict[tuple[int, int], bool] = {}
+        self.environments = tuple(each for each in environments if each.on_disk)
+
+    def reader(self, found: Found) -> Reader:
+        """Give what is known of a checkpoint's readers."""
+        return self._readers[found.reader]
+
+    def of(self, found: Found, environment: Environment) -> Verdict:
+        """Judge one checkpoint; what is not complete is read by nobody."""
+        if found.state != "complete":
+            return "unreadable"
+        key = (found.reader, environment.number)
+        if key not in self._known:
+            self._known[key] = verdict(self.reader(found), environment, self._system)
+        return self._known[key]
+
+    def of_save(self, save: Save, environment: Environment) -> Verdict:
+        """Judge all that was saved at one step: no part may be unreadable, and one must be readable."""
+        verdicts = {self.of(part.found, environment) for part in save.parts}
+        if "unreadable" in verdicts:
+            return "unreadable"
+        return "readable" if "readable" in verdicts else "unknown"
+
+    def of_copy(self, save: Save, environment: Environment) -> bool:
+        """Whether a save that an environment cannot read would be readable once it is downgraded."""
+        unread = [part for part in save.parts if self.of(part.found, environment) == "unreadable"]
+        return bool(unread) and all(self._copy_reads(part.found, environment) for part in unread)
+
+    def _copy_reads(self, found: Found, environment: Environment) -> bool:
+        if found.state != "complete" or found.format != "dcp":
+            return False
+        key = (found.reader, environment.number)
+        if key not in self._copies:
+            after = reader_after(self.reader(found), needs_plain_path(environment.python.version))
+            self._copies[key] = verdict(after, environment, self._system) == "readable"
+        return self._copies[key]
+
+
+def verdict(reader: Reader, environment: Environment, system: str) -> Verdict:
+    """Judge by torch, Python and system of an environment."""
+    if environment.torch is None:
+        return "unknown"
+    reads = reader.reads(environment.torch, environment.python.version, system)
+    return "unknown" if reads is None else "readable" if reads else "unreadable"
+
+
+def runs_of(index: Index, shown: Callable[[str], str]) -> list[Saves]:
+    """Group into runs; `shown` gives the path by which the record names an address."""
+    runs: dict[str, dict[str, Save]] = {}
+    for root, seen in index.roots.items():
+        # Strings, split and joined: a path object for each of thousands takes longer than the scan.
+        between = "/" if is_remote(root) else os.sep
+        first = root.count(between)
+        for address, each in seen.items():
+            for found in each.found:
+                at = f"{address}{between}{found.name}" if found.name else address
+                run, _, name = at.rpartition(between)
+                path = at
+                if (step := said(name)) is None:
+                    parts = at.split(between)
+                    where, step = standing(parts, first)
+                    run, name = between.join(parts[:where]), parts[where]
+                    path = between.join(parts[: where + 1])
+                saves = runs.setdefault(run or between, {})
+                save = saves.get(name)
+                if save is None:
+                    save = saves[name] = Save(shown(path), name, step)
+                save.parts.append(Part(shown(at), each, found))
+    grouped = [
+        Saves(shown(run), sorted(saves.values(), key=lambda save: save.order)) for run, saves in runs.items()
+    ]
+    return sorted(grouped, key=lambda run: run.path)
+
+
+def needs_plain_path(python: str | None) -> bool:
+    """Whether a Python lacks the pathlib._local that 3.13 writes; one that is not known may."""
+    return python is None or tuple(map(int, python.split(".")[:2])) < (3, 13)
+
+
+def run_line(run: Saves, judge: Judge) -> Run:
+    """Give the manifest's line for a run: its newest complete save, and the newest each environment reads."""
+    complete = [save for save in run.saves if save.complete]
+    newest = complete[-1] if complete else None
+    readable = {}
+    for environment in judge.environments:
+        for save in reversed(complete):
+            if judge.of_save(save, environment) == "readable":
+                readable[environment.number] = save.name
+                break
+    after = run.saves[run.saves.index(newest) + 1 :] if newest else run.saves
+    broken = [save.name for save in after if not save.complete]
+    return Run(
+        path=run.path,
+        newest=newest.name if newest else None,
+        newest_readable=readable,
+        needs=_needs(newest, judge) if newest else None,
+        downgrades_for=tuple(
+            each.number for each in judge.environments if newest and judge.of_copy(newest, each)
+        ),
+        broken=tuple(broken[-_NAMED:]),
+    )
+
+
+def _needs(save: Save, judge: Judge) -> str | None:
+    """Name the oldest torch that reads all of a save, where one is known."""
+    from packaging.version import Version
+
+    oldest = [judge.reader(part.found).torch.oldest for part in save.parts]
+    return max((each for each in oldest if each), key=Version, default=None)

@@ -1,0 +1,14 @@
+"""The interpreter that an environment stands on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BasePython:
+    """The interpreter an environment stands on; without it nothing in the environment runs."""
+
+    version: str
+    path: str
+    digest: str | None = None

@@ -1,0 +1,160 @@
+"""No file that someone may edit is shared between two environments, or with an installer's cache."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from torchenv.system.disk import explained
+
+# Nobody edits a binary of this size, and these are nearly all the bytes of an environment.
+LARGE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Isolated:
+    """What it took: how many files were given an inode of their own, and their bytes."""
+
+    files: int
+    bytes: int
+
+
+def link_mode(wanted: str, *, can_clone: bool, same_file_system: bool) -> str:
+    """Settle a profile's `link-mode` (auto, copy, hardlink) as clone, hardlink or copy for the installer.
+
+    `same_file_system` is that of the installer's cache and the environment, which a link must not leave.
+    """
+    if wanted == "copy" or not same_file_system:
+        return "copy"
+    return "clone" if wanted == "auto" and can_clone else "hardlink"
+
+
+def can_clone(source: Path, target: Path) -> bool:
+    """Try whether the file system gives a file of directory `target` the blocks of one of `source`."""
+    with _scratch(source) as here, _scratch(target) as there:
+        original = Path(here, "original")
+        original.write_bytes(b"torchenv")
+        return clone(str(original), str(Path(there, "clone")))
+
+
+def _scratch(directory: Path) -> TemporaryDirectory[str]:
+    return TemporaryDirectory(prefix=".torchenv-", dir=directory)
+
+
+def isolate(environment: Path) -> Isolated:
+    """Give every file that has other names an inode of its own, with the same bytes, mode and time.
+
+    Where the file system can clone that costs no space, and none is left shared. Elsewhere binaries over
+    1 MiB stay shared: they are nearly all the bytes, and nobody edits them.
+    Raises `WorkspaceError` where the disk refuses.
+    """
+    with explained(environment):
+        cloning = can_clone(environment, environment)
+        shared = [found for found in _shared_files(environment) if cloning or _may_be_edited(*found)]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            # One call for many files: handing over each by itself costs more than the copy.
+            parts = [shared[start : start + 200] for start in range(0, len(shared), 200)]
+            for done in [pool.submit(_separate_all, part, cloning=cloning) for part in parts]:
+                done.result()
+    return Isolated(len(shared), sum(status.st_size for _, status in shared))
+
+
+def _shared_files(directory: Path) -> Iterator[tuple[str, os.stat_result]]:
+    waiting = [str(directory)]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    # On Windows the entry's own stat knows no count of links.
+                    status = entry.stat(follow_symlinks=False) if os.name == "posix" else os.lstat(entry.path)
+                    if status.st_nlink > 1:
+                        yield entry.path, status
+
+
+def _may_be_edited(path: str, status: os.stat_result) -> bool:
+    if status.st_size <= LARGE:
+        return True
+    with Path(path).open("rb") as file:
+        return b"\0" not in file.read(8192)
+
+
+def _separate_all(shared: Sequence[tuple[str, os.stat_result]], *, cloning: bool) -> None:
+    for path, status in shared:
+        _separate(path, status, cloning=cloning)
+
+
+def _separate(path: str, status: os.stat_result, *, cloning: bool) -> None:
+    # 20,000 paths as strings: a Path for each takes as long as the copying.
+    beside = f"{path}.torchenv"
+    try:
+        if not (cloning and clone(path, beside)):
+            _copy(path, beside)
+        os.chmod(beside, stat.S_IMODE(status.st_mode))  # noqa: PTH101
+        os.utime(beside, ns=(status.st_atime_ns, status.st_mtime_ns))
+        # Renaming over a file makes ext4 write it out at once, which takes twice as long for torch's 20,000.
+        # Nobody uses an environment that is being built, so a moment without the file harms nobody.
+        os.unlink(path)  # noqa: PTH108
+        os.rename(beside, path)  # noqa: PTH104
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(beside)  # noqa: PTH108
+        raise
+
+
+def _copy(path: str, beside: str) -> None:
+    source = os.open(path, os.O_RDONLY | _BINARY)
+    try:
+        target = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY)
+        try:
+            while block := os.read(source, LARGE):
+                # A disk that is nearly full takes a part and refuses the next.
+                while block:
+                    block = block[os.write(target, block) :]
+        finally:
+            os.close(target)
+    finally:
+        os.close(source)
+
+
+_BINARY = getattr(os, "O_BINARY", 0)
+
+
+if sys.platform == "linux":
+    import fcntl
+
+    # linux/fs.h: _IOW(0x94, 9, int)
+    _FICLONE = 0x40049409
+
+    def clone(path: str, beside: str) -> bool:
+        """Give a new file the blocks of another; False where the file system cannot."""
+        try:
+            with Path(path).open("rb") as source, Path(beside).open("wb") as target:
+                fcntl.ioctl(target, _FICLONE, source.fileno())
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            return False
+        return True
+elif sys.platform == "darwin":
+
+    def clone(path: str, beside: str) -> bool:
+        """Give a new file the blocks of another; False where the file system cannot."""
+        import ctypes
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        return bool(libc.clonefile(os.fsencode(path), os.fsencode(beside), 0) == 0)
+else:
+
+    def clone(path: str, beside: str) -> bool:  # noqa: ARG001 - ReFS can, and no uv asks it to
+        """Say that no file can be cloned here."""
+        return False

@@ -1,0 +1,147 @@
+"""Whether an environment is as it was built or adopted: every byte against what its installer wrote down."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchenv.environment.fingerprint import Entry, Fingerprint, content, files_of, link, relative, roots
+from torchenv.environment.inspect import Installation, recorded_digests, strayed_scripts
+
+if TYPE_CHECKING:
+    from torchenv.environment.base_python import BasePython
+
+# Told now and then: bytes read so far, bytes in all.
+Progress = Callable[[int, int], None]
+
+
+def _silent(done: int, total: int) -> None:
+    del done, total
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it was; `code` is added, missing, changed, mode, moved or base."""
+
+    code: str
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+def verify(
+    installation: Installation,
+    *,
+    base: BasePython,
+    before: Fingerprint | None = None,
+    progress: Progress = _silent,
+) -> tuple[Finding, ...]:
+    """Read a whole environment on every core, and name what is not as it was, byte-code caches aside.
+
+    `base` is the interpreter that was recorded and `before` the fingerprint that was kept; without one,
+    only what a RECORD lists is checked. A file that was only written again, with the same bytes, is none.
+    """
+    recorded = _recorded(installation)
+    entries = before.entries if before else {}
+    found = {relative(path, installation.path): (path, status) for path, status in files_of(installation)}
+    expected = recorded.keys() | entries.keys()
+    missing = [Finding("missing", path, "is missing") for path in expected - found.keys()]
+    added = [Finding("added", path, "was added") for path in found.keys() - expected if before]
+    contents = _contents(found, expected, progress)
+    changed = [
+        finding
+        for path, now in contents.items()
+        for finding in _compared(path, now, found[path][1], recorded.get(path), entries.get(path))
+    ]
+    files = sorted([*missing, *added, *changed], key=lambda finding: (finding.path, finding.code))
+    return (*_moved(installation), *_base_changed(base), *files)
+
+
+def digest_of_base(path: Path) -> str | None:
+    """Give the digest of a base interpreter, to be recorded with an environment; None where it is gone."""
+    return content(str(path)) if path.is_file() else None
+
+
+def _recorded(installation: Installation) -> dict[str, str]:
+    # A system's RECORD lists scripts in a directory that is not only its own, and a venv may show
+    # packages of its base: neither is looked at.
+    inside = tuple(f"{root}{os.sep}" for root in roots(installation))
+    return {
+        relative(path, installation.path): f"sha256:{digest}"
+        for path, digest in recorded_digests(installation).items()
+        if path.startswith(inside) and not path.endswith(".pyc")
+    }
+
+
+def _contents(
+    found: dict[str, tuple[str, os.stat_result]], wanted: set[str], progress: Progress
+) -> dict[str, str]:
+    read = [path for path in found if path in wanted and stat.S_ISREG(found[path][1].st_mode)]
+    contents = {path: link(found[path][0]) for path in found if stat.S_ISLNK(found[path][1].st_mode)}
+    # The largest first, so that at the end no core waits for one that is still reading a library of 1 GB.
+    read.sort(key=lambda path: found[path][1].st_size, reverse=True)
+    total = sum(found[path][1].st_size for path in read)
+    done = 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        running = {
+            pool.submit(_read_all, [found[path][0] for path in part]): part for part in _parts(read, found)
+        }
+        for finished in as_completed(running):
+            part = running[finished]
+            contents.update(zip(part, finished.result(), strict=True))
+            done += sum(found[path][1].st_size for path in part)
+            progress(done, total)
+    return contents
+
+
+def _parts(paths: list[str], found: dict[str, tuple[str, os.stat_result]]) -> Iterator[list[str]]:
+    # Handing over a file costs as much as reading a small one.
+    part: list[str] = []
+    size = 0
+    for path in paths:
+        part.append(path)
+        size += found[path][1].st_size
+        if size >= 16 << 20 or len(part) == 200:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def _read_all(paths: list[str]) -> list[str]:
+    return list(map(content, paths))
+
+
+def _compared(
+    path: str, now: str, status: os.stat_result, recorded: str | None, before: Entry | None
+) -> Iterator[Finding]:
+    # Where RECORD vouches for a file, the fingerprint holds no digest of it.
+    wanted = recorded or (before.content if before else None)
+    if wanted and now != wanted:
+        yield Finding("changed", path, "cannot be read" if now == "unreadable" else "was changed")
+    if before and not stat.S_ISLNK(status.st_mode) and stat.S_IMODE(status.st_mode) != before.mode:
+        message = f"has mode {stat.S_IMODE(status.st_mode):o}, and had {before.mode:o}"
+        yield Finding("mode", path, message)
+
+
+def _moved(installation: Installation) -> Iterator[Finding]:
+    if installation.moved:
+        strayed = strayed_scripts(installation)
+        scripts = f", and {len(strayed)} of its scripts start an interpreter there" if strayed else ""
+        message = f"was moved here from {installation.made_at}{scripts}"
+        yield Finding("moved", str(installation.path), message)
+
+
+def _base_changed(base: BasePython) -> Iterator[Finding]:
+    now = digest_of_base(Path(base.path))
+    if now is None:
+        yield Finding("base", base.path, "the interpreter it stands on is gone")
+    elif base.digest and now != base.digest:
+        yield Finding("base", base.path, "the interpreter it stands on was changed")

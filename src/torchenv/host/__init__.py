@@ -1,0 +1,1 @@
+"""What a machine has, and the probe that looks."""

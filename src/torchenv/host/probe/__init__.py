@@ -1,0 +1,76 @@
+"""The machine to a `Host`: look at everything once, then understand what was seen.
+
+The second half is given evidence alone, so the evidence of another machine does as well.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from torchenv.host.model import Host
+from torchenv.host.probe import amd, environments, intel, nvidia, pci, pythons, system
+from torchenv.host.probe.sources import Look, Seen, Sources
+from torchenv.host.redact import masked
+
+__all__ = ["Sources", "probe", "reparse"]
+
+
+def probe(sources: Sources, *, project: Path | None, now: datetime, named: Path | None = None) -> Host:
+    """Say what this machine has; `project` is the directory whose `.venv` is looked at.
+
+    `named` is an interpreter that nothing else may lead to.
+    Never fails for what is missing or broken: that is part of the answer.
+    """
+    look = Look(sources)
+    environments.look(look, project)
+    programs = [each.look(look) for each in (system, pci, nvidia, amd, intel)]
+    programs.append(pythons.look(look, named))
+    look.run({source: command for each in programs for source, command in each.items()})
+    again = [each.look_again(look) for each in (system, nvidia, pythons)]
+    look.run({source: command for each in again for source, command in each.items()})
+    environments.look_again(look)
+    captured = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _understand(Seen(masked(look.seen.values())), captured)
+
+
+def reparse(host: Host) -> Host:
+    """Understand a host's evidence anew, as this torchenv does, without looking at any machine."""
+    seen = Seen(host.evidence)
+    if system.PYTHON not in seen:
+        # Evidence that was put together by hand: the document itself says what system it is of.
+        seen = Seen((system.told(host.system, host.machine), *host.evidence))
+    return _understand(seen, host.captured_at)
+
+
+def _understand(seen: Seen, captured_at: str | None) -> Host:
+    of_system, about_system = system.understand(seen)
+    of_nvidia, about_nvidia = nvidia.understand(seen, wsl=of_system.wsl)
+    of_amd, about_amd = amd.understand(seen, of_nvidia)
+    of_intel, about_intel = intel.understand(seen)
+    of_pythons, about_pythons = pythons.understand(seen)
+    of_environments, about_environments = environments.understand(seen)
+    return Host(
+        captured_at=captured_at,
+        system=of_system.system,
+        machine=of_system.machine,
+        libc=of_system.libc,
+        macos=of_system.macos,
+        wsl=of_system.wsl,
+        container=of_system.container,
+        pythons=of_pythons,
+        nvidia=of_nvidia,
+        amd=of_amd,
+        intel=of_intel,
+        apple=of_system.apple,
+        environments=of_environments,
+        evidence=tuple(seen.values()),
+        problems=(
+            *about_system,
+            *about_nvidia,
+            *about_amd,
+            *about_intel,
+            *about_pythons,
+            *about_environments,
+        ),
+    )

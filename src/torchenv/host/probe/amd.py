@@ -1,0 +1,261 @@
+"""AMD: the kernel's topology files, then ROCm's own tools, which a variable can make lie."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torchenv.host.model import Amd, AmdDevice, Nvidia, Problem, Status
+from torchenv.host.probe import pci, visible
+from torchenv.host.probe.sources import Look, Seen
+from torchenv.system.process import Command
+
+NODES = "/sys/class/kfd/kfd/topology/nodes"
+
+ROCMINFO, ENUMERATOR, AMD_SMI = "rocminfo", "rocm_agent_enumerator", "amd-smi static --asic"
+AMD_SMI_LIST = "amd-smi list --json"
+OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
+PERMISSION = "kfd-permission"
+
+_MASKS = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Agent:
+    """A GPU as one of the sources names it."""
+
+    gfx: str | None
+    name: str | None = None
+    uuid: str | None = None
+
+
+def look(look: Look) -> dict[str, Command]:
+    """Read the kernel's topology; give the programs to be run beside others."""
+    look.variables(OVERRIDE, *_MASKS)
+    if look.sources.python["system"] != "linux":
+        return {}
+    for node in look.within(NODES):
+        look.at(f"{NODES}/{node}/properties")
+    # rocminfo also gives the names that people know cards by. The others are written in Python and
+    # slow: they are asked where the kernel said nothing.
+    sources = (ROCMINFO,) if _kernel(look.seen) else (ROCMINFO, ENUMERATOR, AMD_SMI, AMD_SMI_LIST)
+    return {source: _tool(look, source) for source in sources}
+
+
+def understand(seen: Seen, nvidia: Nvidia) -> tuple[Amd, tuple[Problem, ...]]:
+    """Make one answer of everything that was seen."""
+    kernel = _kernel(seen)
+    told = _told(seen)
+    problems = [each for each in (_permission(seen), _override(seen, kernel, told)) if each]
+    agents = _named(kernel, told) if kernel else told
+    if not kernel and seen.variable(OVERRIDE):
+        # Only the kernel knows better than the variable.
+        agents = tuple(replace(each, gfx=None) for each in agents)
+    if not agents:
+        return _without_driver(seen, problems)
+    integrated = pci.amd_integrated_gfx()
+    pretended = parse_override(seen.variable(OVERRIDE) or "")
+    devices = tuple(
+        AmdDevice(
+            index=number,
+            name=each.name or f"AMD GPU {each.gfx or number}",
+            gfx=each.gfx,
+            override=pretended if pretended != each.gfx else None,
+            integrated=each.gfx in integrated,
+        )
+        for number, each in enumerate(agents)
+    )
+    shown, masked = _mask(seen, nvidia, agents, devices, ordered=bool(kernel))
+    return Amd(status=Status.FOUND, devices=shown), (*problems, *masked)
+
+
+def parse_properties(text: str) -> Agent | None:
+    """Read a node of the kernel's topology; None for a processor, or for an empty text.
+
+    The number is decimal, and its name is not: 90010 is gfx90a, 110501 is gfx1151.
+    """
+    # gfx_target_version 90010
+    number = re.search(r"^gfx_target_version (\d{1,9})$", text, re.MULTILINE)
+    if number is None or int(number[1]) == 0:
+        return None
+    unique = re.search(r"^unique_id (\d{1,20})$", text, re.MULTILINE)
+    uuid = f"GPU-{int(unique[1]):016x}" if unique and unique[1] != "0" else None
+    value = int(number[1])
+    return Agent(gfx=gfx_name(value // 10000, value // 100 % 100, value % 100), uuid=uuid)
+
+
+def gfx_name(major: int, minor: int, step: int) -> str:
+    """Write the name of an instruction set: 9, 0, 10 is gfx90a."""
+    return f"gfx{major}{minor:x}{step:x}"
+
+
+def parse_override(value: str) -> str | None:
+    # 10.3.0
+    found = re.fullmatch(r"(\d{1,2})\.(\d{1,2})\.(\d{1,2})", value.strip())
+    return gfx_name(*(int(part) for part in found.groups())) if found else None
+
+
+def parse_enumerator(text: str) -> tuple[Agent, ...]:
+    # gfx000 is the processor; a target may carry its features: gfx90a:sramecc+:xnack-
+    found = re.findall(r"^(gfx[0-9a-f]+)\S*$", text, re.MULTILINE)
+    return tuple(Agent(gfx=gfx) for gfx in found if gfx != "gfx000")
+
+
+def parse_rocminfo(text: str) -> tuple[Agent, ...]:
+    #   Name:                    gfx90a
+    #   Uuid:                    GPU-0000000000000000
+    #   Marketing Name:          AMD Instinct MI250X/MI250
+    #   Device Type:             GPU
+    agents = []
+    for part in re.split(r"^Agent \d+\s*$", text, flags=re.MULTILINE)[1:]:
+        # The same keys come again, further in, for the instruction sets of an agent.
+        said = dict(re.findall(r"^  (\w[\w ]*):[ \t]+(\S.*?)[ \t]*$", part, re.MULTILINE))
+        if said.get("Device Type") == "GPU" and re.fullmatch(r"gfx\w+", said.get("Name", "")):
+            agents.append(Agent(gfx=said["Name"], name=said.get("Marketing Name"), uuid=said.get("Uuid")))
+    return tuple(agents)
+
+
+def parse_amd_smi(text: str) -> tuple[Agent, ...]:
+    #         MARKET_NAME: AMD Instinct MI60 / MI50
+    #         TARGET_GRAPHICS_VERSION: gfx906
+    agents = []
+    for part in re.split(r"^GPU: \d+\s*$", text, flags=re.MULTILINE)[1:]:
+        said = dict(re.findall(r"^\s+(\w+): +(\S.*?)\s*$", part, re.MULTILINE))
+        gfx = said.get("TARGET_GRAPHICS_VERSION", "")
+        agents.append(Agent(gfx=gfx if gfx.startswith("gfx") else None, name=said.get("MARKET_NAME")))
+    return tuple(agents)
+
+
+def parse_amd_smi_list(text: str) -> tuple[int, ...]:
+    """Give the kernel's node of each GPU that the tool lists; it does not say what they are."""
+    # [{"gpu": 0, "bdf": "0000:c1:00.0", "kfd_id": 45412, "node_id": 1, "partition_id": 0}]
+    try:
+        listed = json.loads(text)
+        return tuple(each["node_id"] for each in listed)
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return ()
+
+
+def _tool(look: Look, source: str) -> Command:
+    words = source.split()
+    installed = Path("/opt/rocm/bin", words[0])
+    if not look.sources.has_program(words[0]) and look.sources.path(str(installed)).exists():
+        words[0] = str(installed)
+    return Command(tuple(words))
+
+
+def _kernel(seen: Seen) -> tuple[Agent, ...]:
+    nodes = sorted(
+        (each for each in seen.starting(f"{NODES}/") if each.outcome == "read"),
+        key=lambda each: int(re.sub(r"\D", "", each.source.removeprefix(NODES)) or 0),
+    )
+    agents = (parse_properties(each.text) for each in nodes)
+    return tuple(each for each in agents if each is not None)
+
+
+def _told(seen: Seen) -> tuple[Agent, ...]:
+    return (
+        parse_rocminfo(seen.said(ROCMINFO))
+        or parse_amd_smi(seen.said(AMD_SMI))
+        or parse_enumerator(seen.said(ENUMERATOR))
+        or tuple(Agent(gfx=None) for _ in parse_amd_smi_list(seen.said(AMD_SMI_LIST)))
+    )
+
+
+def _named(kernel: Sequence[Agent], told: Sequence[Agent]) -> tuple[Agent, ...]:
+    """Take the names from the tools where they list the same GPUs; they do so in the same order."""
+    if len(kernel) != len(told):
+        return tuple(kernel)
+    return tuple(replace(each, name=same.name) for each, same in zip(kernel, told, strict=True))
+
+
+def _permission(seen: Seen) -> Problem | None:
+    # Unable to open /dev/kfd read-write: Permission denied
+    if not re.search(r"/dev/kfd.*Permission denied", seen.said(ROCMINFO)):
+        return None
+    message = (
+        "this user may not open /dev/kfd: become a member of the groups render and video"
+        " (`sudo usermod -aG render,video $USER`) and log in again"
+    )
+    return Problem(PERMISSION, ROCMINFO, message)
+
+
+def _override(seen: Seen, kernel: Sequence[Agent], told: Sequence[Agent]) -> Problem | None:
+    value = seen.variable(OVERRIDE)
+    pretended = parse_override(value) if value else None
+    if pretended is None or (kernel and all(each.gfx == pretended for each in kernel)):
+        return None
+    setting = f"{OVERRIDE}={value}"
+    if kernel:
+        real = ", ".join(dict.fromkeys(each.gfx or "unknown" for each in kernel))
+        message = f"{setting} makes ROCm see {pretended} where the kernel names {real}; {real} counts"
+    elif told:
+        message = f"{setting} makes ROCm see {pretended}; what the GPU really is cannot be read here"
+    else:
+        return None
+    return Problem("gfx-override", OVERRIDE, message)
+
+
+def _without_driver(seen: Seen, problems: list[Problem]) -> tuple[Amd, tuple[Problem, ...]]:
+    cards = pci.displays(seen, pci.AMD)
+    parts = [pci.amd_integrated(each.device) for each in cards]
+    if any(each.code == PERMISSION for each in problems) or seen.failed(NODES):
+        return Amd(status=Status.UNREADABLE), tuple(problems)
+    if not cards:
+        return Amd(), tuple(problems)
+    numbers = ", ".join(f"{each.vendor}:{each.device}" for each in cards)
+    message = f"an AMD GPU ({numbers}) is in this machine and its driver says nothing of it (no {NODES})"
+    problems = [*problems, Problem("kfd-missing", "PCI", message)]
+    if None in parts:
+        return Amd(status=Status.UNREADABLE), tuple(problems)
+    devices = tuple(
+        AmdDevice(
+            index=number,
+            name=card.name or f"AMD integrated graphics {gfx}",
+            gfx=gfx,
+            integrated=True,
+        )
+        for number, (card, gfx) in enumerate(zip(cards, parts, strict=True))
+    )
+    return Amd(status=Status.FOUND, devices=devices), tuple(problems)
+
+
+def _mask(
+    seen: Seen,
+    nvidia: Nvidia,
+    agents: Sequence[Agent],
+    devices: tuple[AmdDevice, ...],
+    *,
+    ordered: bool,
+) -> tuple[tuple[AmdDevice, ...], tuple[Problem, ...]]:
+    """Apply ROCm's mask and then HIP's, which counts among what the first one leaves.
+
+    The tools have applied ROCm's already. HIP also obeys CUDA's where there is nothing of NVIDIA's.
+    """
+    masks: list[tuple[str, str | None]] = []
+    if ordered:
+        masks.append((_MASKS[0], seen.variable(_MASKS[0])))
+    cuda = seen.variable("CUDA_VISIBLE_DEVICES")
+    if seen.variable(_MASKS[1]) is None and cuda is not None and nvidia.status is Status.ABSENT:
+        masks.append(("CUDA_VISIBLE_DEVICES", cuda))
+    else:
+        masks.append((_MASKS[1], seen.variable(_MASKS[1])))
+    shown = devices
+    problems = []
+    for variable, value in masks:
+        left = [number for number, each in enumerate(shown) if each.visible]
+        named = [
+            visible.Named(
+                label=f"GPU {number} ({devices[number].name}, {devices[number].gfx})",
+                uuid=agents[number].uuid,
+            )
+            for number in left
+        ]
+        answer = visible.apply(variable, value, named, numbered=True)
+        keeps: Mapping[int, bool] = dict(zip(left, answer.visible, strict=True))
+        shown = tuple(replace(each, visible=keeps.get(number, False)) for number, each in enumerate(shown))
+        problems += [answer.problem] if answer.problem else []
+    return shown, tuple(problems)

@@ -1,0 +1,81 @@
+"""Intel: the PCI bus, and `xpu-smi` where the bus cannot be seen."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from torchenv.host.model import Intel, IntelDevice, Problem, Status
+from torchenv.host.probe import pci, visible
+from torchenv.host.probe.sources import Look, Seen, json_object
+from torchenv.system.process import Command
+
+XPU_SMI = "xpu-smi discovery -j"
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """A GPU as `xpu-smi` names it; `device` is four hexadecimal digits."""
+
+    name: str
+    device: str
+    slot: str
+
+
+def look(look: Look) -> dict[str, Command]:
+    """Keep the variables; give the program to be run beside others."""
+    look.variables("ZE_AFFINITY_MASK", "ZE_ENABLE_PCI_ID_DEVICE_ORDER")
+    if look.sources.python["system"] == "darwin":
+        return {}
+    return {XPU_SMI: Command(tuple(XPU_SMI.split()))}
+
+
+def understand(seen: Seen) -> tuple[Intel, tuple[Problem, ...]]:
+    """Make one answer of everything that was seen; a display device needs no driver to be seen."""
+    told = parse_xpu_smi(seen.said(XPU_SMI))
+    names = {each.slot: each.name for each in told}
+    on_bus = pci.displays(seen, pci.INTEL)
+    seen_by_tool = tuple(pci.Display(each.slot, pci.INTEL, each.device) for each in told)
+    displays = on_bus or seen_by_tool
+    if not displays:
+        return Intel(), ()
+    devices = tuple(
+        _device(number, each, names.get(each.slot) or each.name) for number, each in enumerate(displays)
+    )
+    shown, problem = _mask(seen, devices)
+    return Intel(status=Status.FOUND, devices=shown), (problem,) if problem else ()
+
+
+def parse_xpu_smi(text: str) -> tuple[Discovered, ...]:
+    # {"device_list": [{"device_name": "…", "pci_bdf_address": "0000:29:00.0", "pci_device_id": "0xbda"}]}
+    found = json_object(text).get("device_list")
+    return tuple(
+        Discovered(
+            str(each.get("device_name", "Intel GPU")),
+            str(each.get("pci_device_id", "")).removeprefix("0x").lower().zfill(4),
+            str(each.get("pci_bdf_address", "")),
+        )
+        for each in (found if isinstance(found, list) else ())
+        if isinstance(each, dict)
+    )
+
+
+def _device(number: int, display: pci.Display, name: str | None) -> IntelDevice:
+    family = pci.intel_family(display.device)
+    if family is None:
+        # Intel's graphics part is always on the first bus; a card is behind a bridge.
+        integrated = bool(re.match(r"0000:00:", display.slot))
+        return IntelDevice(index=number, name=name or f"Intel GPU {display.device}", integrated=integrated)
+    return IntelDevice(index=number, name=name or family.name, xpu=family.xpu, integrated=family.integrated)
+
+
+def _mask(seen: Seen, devices: tuple[IntelDevice, ...]) -> tuple[tuple[IntelDevice, ...], Problem | None]:
+    value = seen.variable("ZE_AFFINITY_MASK")
+    # 0.1 is the second tile of the first card.
+    cards = None if value is None else re.sub(r"\.\d+", "", value)
+    named = [visible.Named(label=f"GPU {each.index} ({each.name})") for each in devices]
+    ordered = seen.variable("ZE_ENABLE_PCI_ID_DEVICE_ORDER") == "1"
+    alike = len({each.name for each in devices}) == 1
+    answer = visible.apply("ZE_AFFINITY_MASK", cards, named, numbered=ordered or alike)
+    shown = tuple(replace(each, visible=left) for each, left in zip(devices, answer.visible, strict=True))
+    return shown, answer.problem

@@ -1,0 +1,339 @@
+"""NVIDIA: the kernel's files, then NVML, libcuda and `nvidia-smi`, each trusted before the next."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from torchenv.host.model import Capability, Evidence, Nvidia, NvidiaDevice, Problem, Status, WrittenVersion
+from torchenv.host.probe import nvidia_smi, pci, visible
+from torchenv.host.probe.sources import Look, Seen, child, json_object
+from torchenv.system.process import Command
+
+N = TypeVar("N", int, None)
+
+DRIVER_FILE = "/proc/driver/nvidia/version"
+MODULE_FILE = "/sys/module/nvidia/version"
+GPU_FILES = "/proc/driver/nvidia/gpus"
+MODEL_FILE = "/proc/device-tree/model"
+TEGRA_FILE = "/etc/nv_tegra_release"
+WSL_LIBRARIES = "/usr/lib/wsl/lib"
+WSL_TOOL = f"{WSL_LIBRARIES}/nvidia-smi"
+
+LIBRARIES, NVML, LIBCUDA = "NVML and libcuda", "NVML", "libcuda"
+QUERY, OLD_QUERY = (" ".join(nvidia_smi.query(each)) for each in (nvidia_smi.QUERY, nvidia_smi.OLD_QUERY))
+XML, SCREEN, LIST = "nvidia-smi -q -x", "nvidia-smi", "nvidia-smi -L"
+
+# What the child says on the other stream, before it asks what may never answer.
+LOADED = "libnvidia-ml is loaded"
+
+MISMATCH = "driver-library-mismatch"
+
+# A library that is installed where there is no GPU says one of these; that proves nothing.
+_CUDA_SAYS_NOTHING = (34, 100)  # CUDA_ERROR_STUB_LIBRARY, CUDA_ERROR_NO_DEVICE
+
+# From JetPack 7 on, Jetson boards run the ordinary driver of the server series.
+_FIRST_COMMON_DRIVER = WrittenVersion("580")
+
+
+def look(look: Look) -> dict[str, Command]:
+    """Read the kernel's files; give the programs to be run beside others."""
+    look.variables("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+    system = look.sources.python["system"]
+    if system == "darwin":
+        return {}
+    if system == "linux":
+        look.at(DRIVER_FILE)
+        look.at(MODULE_FILE)
+        for name in look.within(GPU_FILES):
+            look.at(f"{GPU_FILES}/{name}/information")
+        look.at(MODEL_FILE)
+        look.at(TEGRA_FILE)
+        look.within(WSL_LIBRARIES)
+    programs = {QUERY: _tool(look, QUERY)}
+    if "MIG-" in look.sources.variables.get("CUDA_VISIBLE_DEVICES", ""):
+        programs[LIST] = _tool(look, LIST)
+    if look.sources.libraries:
+        programs[LIBRARIES] = child("ask_nvml.py", _home_of_pynvml())
+    return programs
+
+
+def look_again(look: Look) -> dict[str, Command]:
+    """Keep NVML's and libcuda's answers apart; give what to ask a tool that did not understand."""
+    answers = look.take(LIBRARIES)
+    if answers is not None:
+        for source, outcome, text in _apart(answers):
+            look.keep(Evidence(source, outcome, text))
+    seen = look.seen
+    unasked = seen.said(QUERY) and not nvidia_smi.parse_query(seen.said(QUERY))
+    if not unasked or nvidia_smi.complaint(seen.said(QUERY)) or "did not answer" in seen.said(QUERY):
+        return {}
+    return {source: _tool(look, source) for source in (OLD_QUERY, XML, SCREEN)}
+
+
+def understand(seen: Seen, *, wsl: bool) -> tuple[Nvidia, tuple[Problem, ...]]:
+    """Make one answer of everything that was seen."""
+    driver, disagreement = _driver(seen)
+    complaints = _complaints(seen, wsl=wsl)
+    model = (seen.text(MODEL_FILE) or "").strip("\0\n ")
+    devices = _asked(seen)
+    if not complaints:
+        devices = devices or _files(seen) or _jetson(model)
+    tegra = bool(
+        (seen.text(TEGRA_FILE) or "Jetson" in model or any("(nvgpu)" in each.name for each in devices))
+        and (driver is None or driver < _FIRST_COMMON_DRIVER)
+    )
+    broken = disagreement or next((each for each in complaints if each.code == MISMATCH), None)
+    if devices and not broken:
+        found, masked = _mask(seen, devices)
+        problems = (*complaints, *((masked,) if masked else ()))
+        return Nvidia(status=Status.FOUND, driver=driver, tegra=tegra, devices=found), problems
+    cards = pci.displays(seen, pci.NVIDIA)
+    if disagreement:
+        complaints.append(disagreement)
+    # Windows lends these only where it has a driver of NVIDIA.
+    lent = wsl and "libcuda.so.1" in (seen.text(WSL_LIBRARIES) or "").splitlines()
+    if not complaints and (driver or cards or tegra or lent or seen.failed(DRIVER_FILE)):
+        complaints.append(_unexplained(driver, cards, wsl=wsl))
+    if not complaints:
+        return Nvidia(), ()
+    return Nvidia(status=Status.UNREADABLE, driver=driver, tegra=tegra), tuple(complaints)
+
+
+def parse_driver_file(text: str) -> WrittenVersion | None:
+    # NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024
+    # NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (...)
+    found = re.search(r"NVRM version:.*?\s(\d+(?:\.\d+)+)\s", text)
+    return WrittenVersion.read(found[1]) if found else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Known:
+    """A device with the names that a mask may call it by."""
+
+    device: NvidiaDevice
+    uuid: str | None = None
+    parts: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.device.name
+
+
+def _tool(look: Look, source: str) -> Command:
+    words = source.split()
+    # WSL mounts the tool beside the driver's libraries, and not every shell has that on its PATH.
+    if not look.sources.has_program(words[0]) and look.sources.path(WSL_TOOL).exists():
+        words[0] = WSL_TOOL
+    return Command(tuple(words))
+
+
+def _home_of_pynvml() -> str:
+    # Found without being imported: the child that is run with `-I` would not find it everywhere.
+    from importlib.util import find_spec
+
+    spec = find_spec("pynvml")
+    return str(Path(spec.origin).parent) if spec and spec.origin else ""
+
+
+def _apart(said: str) -> Iterable[tuple[str, str, str]]:
+    answers = json_object(said.partition("\n")[0])
+    if not answers:
+        # Without the library it was only the child that failed, and that says nothing of a GPU.
+        yield (NVML, "failed", said) if LOADED in said else (NVML, "absent", "")
+        return
+    for source, answer in ((NVML, answers.get("nvml")), (LIBCUDA, answers.get("libcuda"))):
+        if answer is None:
+            yield source, "absent", ""
+        elif "error" in answer:
+            yield source, "failed", json.dumps(answer)
+        else:
+            yield source, "read", json.dumps(answer)
+
+
+def _driver(seen: Seen) -> tuple[WrittenVersion | None, Problem | None]:
+    kernel = parse_driver_file(seen.text(DRIVER_FILE) or "")
+    kernel = kernel or WrittenVersion.read((seen.text(MODULE_FILE) or "").strip())
+    if kernel:
+        return kernel, None
+    told = json_object(seen.text(NVML)).get("driver")
+    if isinstance(told, str) and (driver := WrittenVersion.read(told)):
+        return driver, None
+    rows = [row for source in _queries(seen) for row in nvidia_smi.parse_query(seen.said(source))]
+    versions = list(dict.fromkeys(row["driver_version"] for row in rows))
+    if len(versions) > 1:
+        message = f"nvidia-smi names two drivers, {versions[0]} and {versions[1]}"
+        return None, Problem("drivers-disagree", QUERY, message)
+    if versions:
+        return WrittenVersion.read(versions[0] or ""), None
+    log = nvidia_smi.parse_xml(seen.said(XML)) if seen.said(XML) else None
+    return (log and log.driver) or nvidia_smi.parse_screen(seen.said(SCREEN)).driver, None
+
+
+def _queries(seen: Seen) -> tuple[str, ...]:
+    # Another torchenv may have asked for other fields: the text says which they are.
+    return tuple(each.source for each in seen.starting("nvidia-smi --query-gpu"))
+
+
+def _asked(seen: Seen) -> tuple[_Known, ...]:
+    """Take the first source that was asked and named a device at all."""
+    parts = {uuid: slices for _, uuid, slices in nvidia_smi.parse_list(seen.said(LIST))}
+    for source in (NVML, LIBCUDA):
+        told = json_object(seen.text(source)).get("devices")
+        if isinstance(told, list) and told:
+            return tuple(_told(number, each, parts) for number, each in enumerate(told))
+    for source in _queries(seen):
+        if rows := nvidia_smi.parse_query(seen.said(source)):
+            return tuple(_row(number, row, parts) for number, row in enumerate(rows))
+    log = nvidia_smi.parse_xml(seen.said(XML)) if seen.said(XML) else None
+    if log:
+        return tuple(
+            _Known(device=NvidiaDevice(index=number, name=each.name, mig=each.mig), uuid=each.uuid)
+            for number, each in enumerate(log.devices)
+        )
+    names = nvidia_smi.parse_screen(seen.said(SCREEN)).names
+    return tuple(_Known(device=NvidiaDevice(index=n, name=name)) for n, name in enumerate(names))
+
+
+def _files(seen: Seen) -> tuple[_Known, ...]:
+    files = [each.text for each in seen.starting(f"{GPU_FILES}/") if each.outcome == "read"]
+    return tuple(_file(number, text) for number, text in enumerate(files))
+
+
+def _told(number: int, answer: object, parts: Mapping[str, tuple[str, ...]]) -> _Known:
+    told: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
+    uuid = str(told.get("uuid") or "")
+    slices = told.get("slices")
+    return _Known(
+        device=NvidiaDevice(
+            index=number,
+            name=str(told.get("name") or "NVIDIA GPU"),
+            compute_capability=Capability.parse(str(told.get("compute_cap") or "")),
+            memory_mib=_whole(str(told.get("memory_mib")), None),
+            mig=bool(told.get("mig")),
+        ),
+        uuid=uuid or None,
+        parts=tuple(map(str, slices)) if isinstance(slices, list) else parts.get(uuid, ()),
+    )
+
+
+def _row(number: int, row: Mapping[str, str | None], parts: Mapping[str, tuple[str, ...]]) -> _Known:
+    uuid = row.get("uuid")
+    return _Known(
+        device=NvidiaDevice(
+            index=_whole(row.get("index"), number),
+            name=row.get("name") or "NVIDIA GPU",
+            compute_capability=Capability.parse(row.get("compute_cap") or ""),
+            memory_mib=_whole(row.get("memory.total"), None),
+            mig=row.get("mig.mode.current") == "Enabled",
+        ),
+        uuid=uuid,
+        parts=parts.get(uuid or "", ()),
+    )
+
+
+def _whole(text: str | None, otherwise: N) -> int | N:
+    return int(text) if text and re.fullmatch(r"\d{1,9}", text) else otherwise
+
+
+def _file(number: int, text: str) -> _Known:
+    # Model: 		 NVIDIA GeForce RTX 4090
+    # GPU UUID: 	 GPU-00000000-0000-0000-0000-000000000000
+    model = re.search(r"^Model:\s*(\S.*?)\s*$", text, re.MULTILINE)
+    uuid = re.search(r"^GPU UUID:\s*(\S+)", text, re.MULTILINE)
+    name = model[1] if model else "NVIDIA GPU"
+    return _Known(device=NvidiaDevice(index=number, name=name), uuid=uuid[1] if uuid else None)
+
+
+def _jetson(model: str) -> tuple[_Known, ...]:
+    # NVIDIA Jetson AGX Orin Developer Kit
+    return (_Known(device=NvidiaDevice(index=0, name=model)),) if "Jetson" in model else ()
+
+
+def _mask(seen: Seen, devices: tuple[_Known, ...]) -> tuple[tuple[NvidiaDevice, ...], Problem | None]:
+    named = [
+        visible.Named(label=f"GPU {each.device.index} ({each.name})", uuid=each.uuid, parts=each.parts)
+        for each in devices
+    ]
+    alike = len({(each.name, each.device.compute_capability) for each in devices}) == 1
+    answer = visible.apply(
+        "CUDA_VISIBLE_DEVICES",
+        seen.variable("CUDA_VISIBLE_DEVICES"),
+        named,
+        numbered=alike or seen.variable("CUDA_DEVICE_ORDER") == "PCI_BUS_ID",
+    )
+    marked = tuple(
+        replace(each.device, visible=left) for each, left in zip(devices, answer.visible, strict=True)
+    )
+    return marked, answer.problem
+
+
+def _complaints(seen: Seen, *, wsl: bool) -> list[Problem]:
+    """Say once what several sources complain of."""
+    found: dict[str, Problem] = {}
+    for source in (NVML, *_queries(seen), SCREEN):
+        said = nvidia_smi.complaint(seen.said(source))
+        if said is None or said.code in {"smi-missing", *found}:
+            continue
+        message = said.message
+        if said.code == MISMATCH:
+            message = _mismatch(seen)
+        elif said.code == "driver-not-loaded" and wsl:
+            message += ": update it in Windows, never inside WSL"
+        found[said.code] = Problem(said.code, source, message)
+    if found:
+        return list(found.values())
+    failures = []
+    if seen.failed(NVML):
+        why = json_object(seen.said(NVML)).get("error", seen.said(NVML).removeprefix(LOADED).strip())
+        failures.append(Problem("nvml-failed", NVML, f"NVML says: {why}"))
+    told = json_object(seen.said(LIBCUDA))
+    if seen.failed(LIBCUDA) and told.get("code") not in _CUDA_SAYS_NOTHING:
+        why = told.get("error", seen.said(LIBCUDA))
+        failures.append(Problem("libcuda-failed", LIBCUDA, f"libcuda says: {why}"))
+    # A tool that did not understand the question was asked again in other words.
+    answers = [seen.said(source) for source in (*_queries(seen), XML, SCREEN) if seen.said(source)]
+    missing = any(nvidia_smi.complaint(text) for text in answers)
+    if answers and not missing and not any(_answers(text) for text in answers):
+        last = (answers[0].strip().splitlines() or ["nothing"])[-1]
+        failures.append(Problem("nvidia-smi-failed", "nvidia-smi", f"nvidia-smi says: {last}"))
+    return failures
+
+
+def _answers(text: str) -> bool:
+    return bool(
+        nvidia_smi.parse_query(text)
+        or nvidia_smi.parse_screen(text).driver
+        or (text.startswith("<?xml") and nvidia_smi.parse_xml(text))
+    )
+
+
+def _mismatch(seen: Seen) -> str:
+    module, _ = _driver(seen)
+    texts = "\n".join(seen.said(source) for source in (*_queries(seen), SCREEN))
+    library = nvidia_smi.library_version(texts) or json_object(seen.said(NVML)).get("library")
+    return (
+        f"the NVIDIA driver was updated by half: the kernel module is {module or 'of one version'}"
+        f" and the library {library or 'of another'}; reboot or reload the module, then run again"
+    )
+
+
+def _unexplained(driver: WrittenVersion | None, cards: tuple[pci.Display, ...], *, wsl: bool) -> Problem:
+    if driver is not None:
+        message = (
+            f"NVIDIA driver {driver} is loaded and no GPU can be asked; a container must be started"
+            " with its GPUs (`--gpus all`)"
+        )
+        return Problem("no-devices", DRIVER_FILE, message)
+    if cards and not wsl:
+        numbers = ", ".join(f"{each.vendor}:{each.device}" for each in cards)
+        message = f"an NVIDIA GPU ({numbers}) is in this machine without a driver that can be asked"
+        return Problem("driver-missing", "PCI", message)
+    if wsl:
+        message = f"Windows lends WSL its NVIDIA driver, and {WSL_TOOL} gives no answer"
+        return Problem("driver-unreadable", WSL_LIBRARIES, message)
+    return Problem("driver-unreadable", DRIVER_FILE, "the NVIDIA driver cannot be asked")

@@ -1,0 +1,1 @@
+"""What a package index serves, and the way to it."""

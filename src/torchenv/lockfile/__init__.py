@@ -1,0 +1,1 @@
+"""PEP 751 lock files, and the set of a team's."""

@@ -1,0 +1,1 @@
+"""What a person or a team wants of an environment."""

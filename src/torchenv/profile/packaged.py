@@ -1,0 +1,30 @@
+"""The profiles that come with torchenv."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torchenv.errors import InputError
+from torchenv.system.documents import nearest
+
+# The wheel carries the profiles inside the package; a source checkout has them at its top.
+_PACKAGE = Path(__file__).parents[1]
+_CARRIED = _PACKAGE / "profiles"
+PROFILES = _CARRIED if _CARRIED.is_dir() else _PACKAGE.parents[1] / "profiles"
+
+
+def profile_names(directory: Path = PROFILES) -> tuple[str, ...]:
+    """Give the names of the profiles that come with torchenv."""
+    return tuple(sorted(each.stem for each in directory.glob("*.toml")))
+
+
+def packaged_profile(name: str, directory: Path = PROFILES) -> tuple[str, str]:
+    """Give the text of a profile that comes with torchenv, and its source for messages.
+
+    Raises `InputError` where there is none of that name.
+    """
+    known = profile_names(directory)
+    if name not in known:
+        hint = nearest(name, known) or f"the profiles are {', '.join(known)}; a file's name ends in .toml"
+        raise InputError(f"there is no profile {name!r}", hint=hint)
+    return (directory / f"{name}.toml").read_text(encoding="utf-8"), f"profiles/{name}.toml"

@@ -1,0 +1,222 @@
+"""Directories and files of this machine."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from torchenv.environment.unshare import clone
+from torchenv.errors import InputError
+from torchenv.storage import Carried, Folder, Place
+from torchenv.storage.names import is_part, passed_over
+from torchenv.storage.tree import LocalTree, Tree, leads_out
+from torchenv.system.disk import Disk
+
+# A directory that changed a moment ago may change again under the same time.
+_SETTLED = 2_000_000_000  # nanoseconds
+_BLOCK = 8 << 20
+
+
+class LocalPlace:
+    """A directory, or one file, of the local file system."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.address = str(path)
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def walk(self, known: Mapping[str, Folder]) -> Iterator[tuple[str, Folder]]:
+        root = Path(os.path.realpath(self.path))
+        if not root.is_dir():
+            yield self.address, Folder(files=_one_file(self.path))
+            return
+        now = time.time_ns()
+        waiting = [self.address]
+        while waiting:
+            path = waiting.pop()
+            try:
+                changed = os.stat(path).st_mtime_ns  # noqa: PTH116 - a Path for each of thousands is felt
+                before = known.get(path)
+                if before is None or before.changed != changed or not _as_before(path, before):
+                    folder = _listed(path, root)
+                    folder.changed = changed if changed < now - _SETTLED else 0
+                else:
+                    folder = before
+            except OSError as error:
+                if path == self.address:
+                    raise
+                if not isinstance(error, FileNotFoundError):  # gone meanwhile
+                    yield path, Folder(closed=error.strerror or str(error))
+                continue
+            yield path, folder
+            waiting += [f"{path}{os.sep}{name}" for name in folder.folders]
+
+    def tree(self, address: str) -> Tree:
+        return LocalTree(Path(address), self.path)
+
+    def files(self) -> Mapping[str, int]:
+        if not self.path.is_dir():
+            return {self.path.name: self.path.stat().st_size}
+        found = {}
+        waiting = [self.path]
+        while waiting:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(Path(entry.path))
+                    elif (status := _plain_file(entry, self.path)) is not None:
+                        name = Path(entry.path).relative_to(self.path).as_posix()
+                        found[name] = status.st_size
+        return dict(sorted(found.items()))
+
+    def modified(self) -> float:
+        return max((self._at(name).stat().st_mtime for name in self.files()), default=0.0)
+
+    def open(self, name: str) -> BinaryIO:
+        return self._at(name).open("rb")
+
+    def draft(self) -> LocalDraft:
+        return LocalDraft(self.path)
+
+    def file(self, name: str) -> Path:
+        """Where one of its files is."""
+        return self._at(name)
+
+    def _at(self, name: str) -> Path:
+        return self.path / name if self.path.is_dir() else self.path
+
+
+class LocalDraft:
+    """A directory that is written beside its place, under a name that no scan looks at."""
+
+    def __init__(self, path: Path) -> None:
+        self._final = path
+        self._disk = Disk()
+        self._directory = path.with_name(f".{path.name}.torchenv-new")
+        self._handle: int | None = None
+        if self._directory.exists():
+            self._lock()
+            # What a run that was stopped has left is of no use.
+            self._disk.delete(self._directory)
+            self._unlock()
+        self._disk.make_directory(self._directory)
+        self._lock()
+
+    def write(self, name: str, data: bytes) -> None:
+        path = self._room_for(name)
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def take(self, source: Place, name: str, *, copy: bool = False) -> Carried:
+        path = self._room_for(name)
+        if isinstance(source, LocalPlace):
+            origin = source.file(name).resolve()
+            if clone(str(origin), str(path)):
+                _keep_times(origin, path)
+                return Carried.CLONED
+            if not copy:
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+                    path.hardlink_to(origin)
+                    return Carried.LINKED
+        with source.open(name) as reading, path.open("wb") as writing:
+            while block := reading.read(_BLOCK):
+                writing.write(block)
+            writing.flush()
+            os.fsync(writing.fileno())
+        if isinstance(source, LocalPlace):
+            _keep_times(source.file(name), path)
+        return Carried.COPIED
+
+    def sizes(self) -> Mapping[str, int]:
+        return LocalPlace(self._directory).files()
+
+    def read(self, name: str) -> bytes:
+        return (self._directory / name).read_bytes()
+
+    def finish(self) -> None:
+        self._disk.make_directory(self._final.parent)
+        self._disk.rename(self._directory, self._final)
+        self._unlock()
+
+    def abandon(self) -> None:
+        self._disk.delete(self._directory)
+        self._unlock()
+
+    def _lock(self) -> None:
+        # Windows opens no directory; there, a file that another run has open is in the way by itself.
+        if os.name == "posix":
+            self._handle = os.open(self._directory, os.O_RDONLY)
+            # NFS locks nothing that is not open for writing, as no directory is.
+            held: bool | None = None
+            with suppress(OSError):
+                held = self._disk.try_to_lock(self._handle)
+            if held is False:
+                self._unlock()
+                hint = "wait for it to end"
+                raise InputError(f"another run is writing {self._final} just now", hint=hint)
+
+    def _unlock(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    def _room_for(self, name: str) -> Path:
+        path = self._directory / name
+        self._disk.make_directory(path.parent)
+        return path
+
+
+def _one_file(path: Path) -> dict[str, list[int]]:
+    status = path.stat()
+    return {path.name: [status.st_size, status.st_mtime_ns]}
+
+
+def _as_before(path: str, before: Folder) -> bool:
+    # No name came or went, so its files need only be asked for their sizes: half of what listing costs.
+    for name, stamp in before.files.items():
+        try:
+            status = os.lstat(f"{path}{os.sep}{name}")
+        except FileNotFoundError:
+            return False
+        # A link has the size and time of what it leads to, which listing finds out.
+        if status.st_size != stamp[0] or status.st_mtime_ns != stamp[1]:
+            return False
+    return True
+
+
+def _listed(path: str, root: Path) -> Folder:
+    folder = Folder()
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                if not passed_over(entry.name):
+                    folder.folders.append(entry.name)
+            elif is_part(entry.name) and (status := _plain_file(entry, root)) is not None:
+                folder.files[entry.name] = [status.st_size, status.st_mtime_ns]
+    folder.folders.sort(reverse=True)
+    return folder
+
+
+def _plain_file(entry: os.DirEntry[str], root: Path) -> os.stat_result | None:
+    """Give the status of a file; None for what is none, leads out of `root`, or is gone meanwhile."""
+    try:
+        if not entry.is_file() or (entry.is_symlink() and leads_out(Path(entry.path), root)):
+            return None
+        return entry.stat()
+    except OSError:
+        # A link in a circle, or into what may not be looked at, is a file for nobody.
+        return None
+
+
+def _keep_times(origin: Path, path: Path) -> None:
+    status = origin.stat()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))

@@ -1,0 +1,1 @@
+"""The operating system: programs, processes, the disk, and documents on it."""

@@ -1,0 +1,360 @@
+"""The one place that starts programs, each in a clean environment and within its time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import NoReturn, Protocol, TypeVar
+
+from torchenv.errors import ToolFailed
+from torchenv.system.orphans import shared_handles
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A program with its arguments.
+
+    `env` is added to the scrubbed environment that it runs in, and `without` is left out of it.
+    """
+
+    argv: tuple[str, ...]
+    cwd: Path | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+    stdin: str = ""
+
+    def __str__(self) -> str:
+        """Write it as a line that can be pasted into a shell."""
+        words = ["env", *(word for name in self.without for word in ("-u", name))] if self.without else []
+        words += [f"{name}={shlex.quote(value)}" for name, value in self.env.items()]
+        words += [shlex.join(self.argv)]
+        if self.cwd is not None:
+            words[:0] = ["cd", shlex.quote(str(self.cwd)), "&&"]
+        if self.stdin:
+            words[:0] = ["printf", "%s", shlex.quote(self.stdin), "|"]
+        return " ".join(words)
+
+
+class End(Enum):
+    """How a command came to its end."""
+
+    EXITED = "exited"
+    OUT_OF_TIME = "out of time"
+    NOT_FOUND = "not found"
+    NOT_STARTED = "not started"
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """What a command left behind: its exit code, negative for a signal, and what it printed.
+
+    Where it never ran, or was stopped for its time, `code` is 127, 126 or 124 as a shell gives it.
+    """
+
+    command: Command
+    code: int
+    out: str
+    err: str
+    end: End = End.EXITED
+
+    def check(self, purpose: str) -> str:
+        """Give back what it printed, or raise `ToolFailed`: "could not <purpose>: …"."""
+        if self.end is End.EXITED and self.code == 0:
+            return self.out
+        raise ToolFailed(
+            f"could not {purpose}: {self.reason()}",
+            hint=f"to see all of it, run `{self.command}`",
+        )
+
+    def reason(self) -> str:
+        """Say in one line why it did not work."""
+        program = Path(self.command.argv[0]).name
+        match self.end:
+            case End.NOT_FOUND:
+                return f"there is no program {self.command.argv[0]}"
+            case End.NOT_STARTED:
+                return f"{program} cannot be started: {self.err}"
+            case End.OUT_OF_TIME:
+                return f"{program} did not answer in time"
+            case End.EXITED:
+                said = (self.err.strip() or self.out.strip()).splitlines()
+                return said[-1].strip() if said else f"{program} {self.ending()}"
+
+    def ending(self) -> str:
+        """Say how the process ended: "ended with code 1", "was ended by SIGKILL"."""
+        if self.code >= 0:
+            return f"ended with code {self.code}"
+        number = -self.code
+        # Those for real time, from 34 on, have no names of their own.
+        named = number in set(signal.Signals)
+        return f"was ended by {signal.Signals(number).name if named else f'signal {number}'}"
+
+
+class Runner(Protocol):
+    """What runs a command: `Programs`, or in a test what does as the tool would."""
+
+    def __call__(self, command: Command, *, timeout: float | None = None) -> Completed: ...
+
+
+class Programs:
+    """Runs commands in a scrubbed copy of `environ`, each in a process group of its own.
+
+    When the time is over, or torchenv is interrupted, the whole group is killed.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.environ = scrubbed(environ)
+
+    def __call__(self, command: Command, *, timeout: float | None = None) -> Completed:
+        try:
+            child = subprocess.Popen(
+                command.argv,
+                cwd=command.cwd,
+                env={**_left(self.environ, command.without), **command.env},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                errors="replace",
+                # A group of its own can be killed whole; it also keeps Ctrl-C from reaching the
+                # child before torchenv has decided what it means.
+                start_new_session=os.name != "nt",
+                creationflags=_NEW_GROUP,
+                pass_fds=tuple(shared_handles),
+            )
+        except (FileNotFoundError, NotADirectoryError) as error:
+            return Completed(command, 127, "", str(error), End.NOT_FOUND)
+        except OSError as error:
+            return Completed(command, 126, "", str(error), End.NOT_STARTED)
+        with _watched(child):
+            try:
+                out, err = child.communicate(command.stdin, timeout=timeout)
+            except subprocess.TimeoutExpired:
+                _kill(child)
+                out, err = _last_words(child)
+                return Completed(command, 124, out, err, End.OUT_OF_TIME)
+        return Completed(command, child.returncode, out, err)
+
+
+def _left(environ: Mapping[str, str], without: Sequence[str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if name not in without}
+
+
+def together(
+    run: Runner, commands: Sequence[Command], *, timeout: float | None = None
+) -> tuple[Completed, ...]:
+    """Run commands side by side, each with the same limit in seconds; answers in the same order."""
+    return side_by_side([partial(run, command, timeout=timeout) for command in commands])
+
+
+def side_by_side(tasks: Sequence[Callable[[], Result]]) -> tuple[Result, ...]:
+    """Do tasks that start programs side by side; answers in the same order.
+
+    Where one raises, or torchenv is interrupted, the programs of all are killed.
+    """
+    if not tasks:
+        return ()
+    # 16 ms, which only what starts several programs pays.
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(max_workers=len(tasks)) as pool:
+        try:
+            waiting = [pool.submit(task) for task in tasks]
+            return tuple(each.result() for each in waiting)
+        except BaseException:
+            # The signal came to this thread; the others only end when their programs do.
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in tuple(_children):
+                _kill(child)
+            raise
+
+
+def become(command: Command, environ: Mapping[str, str]) -> NoReturn:
+    """Let `command` take the place of torchenv, with exactly `environ` and its own additions.
+
+    Raises `ToolFailed` if it cannot be started.
+    """
+    env = {**environ, **command.env}
+    try:
+        if command.cwd is not None:
+            os.chdir(command.cwd)
+        if os.name == "nt":
+            # There is no exec on Windows: `os.execvpe` would return to the shell at once. The
+            # child shares the console, so Ctrl-C is its own affair and not torchenv's.
+            with _deaf_to_interrupts():
+                sys.exit(subprocess.call(command.argv, env=env))
+        for name in ("SIGPIPE", "SIGXFSZ"):
+            # Python ignores these, and what is ignored stays so in the program that follows.
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+        os.execvpe(command.argv[0], command.argv, env)  # noqa: S606
+    except (OSError, ValueError) as error:
+        # An empty word is the name of no program, and Python refuses it before the system does.
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ToolFailed(f"could not start {command.argv[0] or repr('')}: {reason}") from None
+
+
+# Whatever begins like this would send uv, pip, virtualenv or Python to another index, another
+# version or the environment that the user happens to be in.
+_LEADS_ASTRAY = (
+    "CONDA_",
+    "PIP_",
+    "PYTHON",
+    "UV_",
+    "VIRTUALENV_",
+    "VIRTUAL_ENV",
+    "_CE_",
+    "_CONDA_",
+    "__PYVENV_LAUNCHER__",
+)
+
+# What says how to reach an index or where there is room, and not what to choose. The caches stay:
+# they hold nothing that a hash does not guard, and people point them at the disk that has space.
+_SAYS_ONLY_HOW = frozenset(
+    {
+        "PIP_CACHE_DIR",
+        "PIP_CERT",
+        "PIP_CLIENT_CERT",
+        "PIP_DEFAULT_TIMEOUT",
+        "PIP_DISABLE_PIP_VERSION_CHECK",
+        "PIP_KEYRING_PROVIDER",
+        "PIP_NO_INPUT",
+        "PIP_PROXY",
+        "PIP_RETRIES",
+        "PIP_ROOT_USER_ACTION",
+        "PIP_TRUSTED_HOST",
+        "UV_CACHE_DIR",
+        "UV_CONCURRENT_BUILDS",
+        "UV_CONCURRENT_DOWNLOADS",
+        "UV_CONCURRENT_INSTALLS",
+        "UV_HTTP_CONNECT_TIMEOUT",
+        "UV_HTTP_RETRIES",
+        "UV_HTTP_TIMEOUT",
+        "UV_INSECURE_HOST",
+        "UV_KEYRING_PROVIDER",
+        "UV_NATIVE_TLS",
+        "UV_PYTHON_CACHE_DIR",
+        "UV_PYTHON_INSTALL_DIR",
+        "UV_PYTHON_INSTALL_MIRROR",
+        "UV_REQUEST_TIMEOUT",
+        "UV_SYSTEM_CERTS",
+    }
+)
+
+# Of these, what a person sets in order to choose; the others tell where one is, or Python how to behave.
+_CHOOSES = ("PIP_", "PYTHONHOME", "PYTHONPATH", "UV_", "VIRTUALENV_")
+
+# uv reads certificates from here alone, pip from each of these.
+_CERTIFICATES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
+
+def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
+    """Give the environment for a child: what leads astray is gone, the way to the network stays.
+
+    Certificates and a proxy that only pip was told of are said to uv in its own words.
+    """
+    kept = {name: value for name, value in environ.items() if not _leads_astray(name)}
+    if not {"SSL_CERT_FILE", "SSL_CERT_DIR"} & kept.keys():
+        bundle = next((kept[name] for name in _CERTIFICATES if kept.get(name)), None)
+        if bundle is not None:
+            kept["SSL_CERT_FILE"] = bundle
+    if "PIP_PROXY" in kept:
+        for name in ("HTTP_PROXY", "HTTPS_PROXY"):
+            if name not in kept and name.lower() not in kept:
+                kept[name] = kept["PIP_PROXY"]
+    # What children print is read by torchenv, and colours would be part of the text.
+    for name in ("CLICOLOR_FORCE", "FORCE_COLOR"):
+        kept.pop(name, None)
+    return {**kept, "NO_COLOR": "1", "PYTHONUTF8": "1"}
+
+
+def ignored(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Name the variables that other tools would obey and torchenv does not, in order."""
+    return tuple(
+        sorted(
+            name
+            for name, value in environ.items()
+            if value and _leads_astray(name) and name.startswith(_CHOOSES)
+        )
+    )
+
+
+def _leads_astray(name: str) -> bool:
+    return name.startswith(_LEADS_ASTRAY) and name not in _SAYS_ONLY_HOW
+
+
+# Every child that was started and has not ended, whichever thread waits for it.
+_children: set[subprocess.Popen[str]] = set()
+_children_lock = threading.Lock()
+
+# Seconds in which what a killed child had printed is read, if someone else holds its pipes.
+_LINGERS = 2.0
+
+_NEW_GROUP: int = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
+
+
+@contextlib.contextmanager
+def _watched(child: subprocess.Popen[str]) -> Iterator[None]:
+    with _children_lock:
+        _children.add(child)
+    try:
+        yield
+    except BaseException:
+        _kill(child)
+        _last_words(child)
+        raise
+    finally:
+        with _children_lock:
+            _children.discard(child)
+
+
+def _kill(child: subprocess.Popen[str]) -> None:
+    if sys.platform == "win32":
+        # Windows has no signal for a group; its own tool ends the tree.
+        subprocess.run(
+            ["taskkill", "/T", "/F", "/PID", str(child.pid)],  # noqa: S607
+            capture_output=True,
+            check=False,
+        )
+    else:
+        # The leader may be gone while a grandchild of its group still holds the pipes.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+
+
+def _last_words(child: subprocess.Popen[str]) -> tuple[str, str]:
+    """Give what a killed child had printed; a grandchild that left its group may hold the pipes for ever."""
+    try:
+        return child.communicate(timeout=_LINGERS)
+    except subprocess.TimeoutExpired as error:
+        for pipe in (child.stdout, child.stderr):
+            # On Windows threads read them, which end with the grandchild.
+            if pipe is not None and sys.platform != "win32":
+                pipe.close()
+        child.poll()
+        return _decoded(error.output), _decoded(error.stderr)
+
+
+def _decoded(content: bytes | str | None) -> str:
+    # What was read so far is bytes, whatever the pipe was opened as.
+    return content.decode("utf-8", "replace") if isinstance(content, bytes) else content or ""
+
+
+@contextlib.contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,1 @@
+"""The workspace: its manifest, and the only reader and writer of its files."""

@@ -1,0 +1,381 @@
+"""Which environments exist and which one is in use: the one record torchenv trusts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from torchenv.environment.base_python import BasePython
+from torchenv.errors import InputError, WorkspaceError
+from torchenv.system.documents import Table, nearest, toml, toml_key
+from torchenv.workspace.records import (
+    Activation,
+    Choice,
+    Environment,
+    Kept,
+    Kind,
+    More,
+    Proof,
+    Run,
+    State,
+    Switch,
+    as_json,
+    keyed,
+    nothing_more,
+    unknown_keys,
+)
+
+SCHEMA = 1
+
+HEADER = """\
+torchenv's record of this workspace: which environments exist and which one is in use.
+torchenv replaces this file whole on every change; change it with `torchenv use`,
+`torchenv rollback` and `torchenv remove` rather than by hand.\
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Manifest:
+    """The whole record; every method that changes it gives a new one.
+
+    `root` is where the workspace was when this was written, so that a moved workspace shows.
+    """
+
+    next_number: int = 1
+    current: int | None = None
+    root: str | None = None
+    environments: tuple[Environment, ...] = ()
+    switches: tuple[Switch, ...] = ()
+    runs: tuple[Run, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    more: More = field(default_factory=nothing_more, hash=False)
+
+    # What is there.
+
+    def number(self, number: int) -> Environment:
+        """Give the environment of this number, which must be recorded."""
+        return next(each for each in self.environments if each.number == number)
+
+    @property
+    def in_use(self) -> Environment | None:
+        """The environment in use, if there is one yet."""
+        return None if self.current is None else self.number(self.current)
+
+    def unfinished(self) -> tuple[Environment, ...]:
+        """Give the environments that a run began and never finished."""
+        return tuple(each for each in self.environments if each.state is State.BUILDING)
+
+    def find(self, text: str, *, removed: bool = False) -> Environment:
+        """Give the environment that a person means by a number, a name or a torch version.
+
+        Raises `InputError` where it is none or several, and `WorkspaceError` where it is not
+        there for use; with `removed`, one that was removed is found too.
+        """
+        found = self._meant(text)
+        if not found:
+            close = nearest(text, [each.name for each in self.environments])
+            hint = close or "`torchenv list` shows the environments there are"
+            raise InputError(f"no environment is called {text!r}", hint=hint)
+        there = [each for each in found if each.on_disk] or found
+        if len(there) > 1:
+            several = ", ".join(str(each) for each in there)
+            raise InputError(f"{text!r} may be any of environments {several}", hint="give its number")
+        (one,) = there
+        if one.state is State.BUILDING:
+            hint = "it is still being built, or its run was stopped and the next `torchenv create` clears it"
+            raise WorkspaceError(f"environment {one} is not finished", hint=hint)
+        if one.state is State.REMOVED and not removed:
+            again = f"`torchenv restore {one.number}` builds it again from its lock" if one.lock else None
+            raise WorkspaceError(f"environment {one} was removed", hint=again)
+        return one
+
+    def _meant(self, text: str) -> list[Environment]:
+        if text.isdecimal():
+            return [each for each in self.environments if str(each.number) == text]
+        named = [each for each in self.environments if each.name == text]
+        if named:
+            # A name goes to a new environment only once the one before has been removed.
+            return named[-1:]
+        return [each for each in self.environments if each.torch and _is_of_version(each.torch, text)]
+
+    def rollback_target(self, live: Callable[[Environment], bool]) -> Environment | None:
+        """Give the environment that was in use before this one and can still be used.
+
+        One whose checks failed is taken where there is no other: it was worked in once, and the way back is
+        never taken away. A switch back is a switch like any other, so a second rollback returns to where the
+        first began.
+        """
+        recorded = {each.number: each for each in self.environments if each.number != self.current}
+        before = (recorded.get(switch.from_) for switch in reversed(self.switches) if switch.from_)
+        there = [each for each in before if each and each.on_disk]
+        there.sort(key=lambda each: each.state is State.FAILED)
+        return next((each for each in there if live(each)), None)
+
+    # What changes it.
+
+    def begin(
+        self,
+        name: str,
+        *,
+        within: Path,
+        python: BasePython,
+        at: datetime,
+        torch: str | None = None,
+        backend: str | None = None,
+        index: str | None = None,
+        reads: str | None = None,
+        identity: str | None = None,
+        host: str | None = None,
+        choice: Choice | None = None,
+        activation: Activation | None = None,
+    ) -> tuple[Manifest, Environment]:
+        """Record that an environment is being built, in a directory of its own under `within`.
+
+        Where the name is taken by one that is there, the new one gets its number at the end.
+        Raises `InputError` for a name that cannot be the name of a directory.
+        """
+        name = _free_name(self, _checked_name(name))
+        new = Environment(
+            number=self.next_number,
+            name=name,
+            kind=Kind.BUILT,
+            state=State.BUILDING,
+            # The number makes the path one that never was, so what could not be deleted is in nobody's way.
+            path=str(within / f"{self.next_number}-{name}"),
+            python=python,
+            torch=torch,
+            backend=backend,
+            index=index,
+            created=at,
+            reads=reads,
+            layout="venv",
+            identity=identity,
+            host=host,
+            choice=choice,
+            activation=activation,
+        )
+        return _with_new(self, new), new
+
+    def adopt(
+        self,
+        name: str,
+        *,
+        path: Path,
+        python: BasePython,
+        at: datetime,
+        torch: str | None = None,
+        backend: str | None = None,
+        index: str | None = None,
+        fingerprint: str | None = None,
+        reads: str | None = None,
+        layout: str | None = None,
+        identity: str | None = None,
+    ) -> tuple[Manifest, Environment]:
+        """Record an environment that someone else made; the first one recorded is the one in use.
+
+        One that is recorded already keeps its number while its identity and torch are the same. Otherwise
+        what was recorded is no longer there: it is marked removed, and its successor takes its place.
+        """
+        before = next((each for each in self.environments if each.path == str(path) and each.on_disk), None)
+        if before and before.kind is Kind.BUILT:
+            return self, before
+        if before and (before.identity, before.torch) == (identity, torch):
+            return self._changed(before, fingerprint=fingerprint)
+        manifest = self.removed(before.number) if before else self
+        new = Environment(
+            number=self.next_number,
+            name=_free_name(manifest, _checked_name(name)),
+            kind=Kind.ADOPTED,
+            state=State.READY,
+            path=str(path),
+            python=python,
+            torch=torch,
+            backend=backend,
+            index=index,
+            created=at,
+            fingerprint=fingerprint,
+            reads=reads,
+            layout=layout,
+            identity=identity,
+        )
+        manifest = _with_new(manifest, new)
+        if self.current is None:
+            manifest = replace(manifest, current=new.number)
+        elif before and self.current == before.number:
+            manifest = manifest.use(new.number, why="adopt", at=at, said=(f"{path} was changed in place",))
+        return manifest, new
+
+    def commit(
+        self,
+        new: Environment,
+        *,
+        lock: str | None = None,
+        fingerprint: str | None = None,
+        proof: Proof | None = None,
+    ) -> tuple[Manifest, Environment]:
+        """Record that a begun environment is finished: from here on it exists for others."""
+        proofs = (*new.proofs, proof) if proof else new.proofs
+        return self._changed(new, state=State.READY, lock=lock, fingerprint=fingerprint, proofs=proofs)
+
+    def checked(self, number: int, proof: Proof) -> Manifest:
+        """Record a run of the smoke commands, which proves an environment or shows that it fails."""
+        before = self.number(number)
+        state = State.PROVEN if proof.passed else State.FAILED
+        return self._changed(before, state=state, proofs=(*before.proofs, proof))[0]
+
+    def noted(self, number: int, proof: Proof) -> Manifest:
+        """Record a run of checks that decides nothing about whether an environment can be used."""
+        before = self.number(number)
+        return self._changed(before, proofs=(*before.proofs, proof))[0]
+
+    def cleared(self, number: int) -> Manifest:
+        """Forget an environment that was never finished; its number stays used."""
+        assert self.number(number).state is State.BUILDING
+        return replace(self, environments=tuple(each for each in self.environments if each.number != number))
+
+    def removed(self, number: int) -> Manifest:
+        """Record that an environment is gone; its line and its lock stay, so that it can be built again."""
+        return self._changed(self.number(number), state=State.REMOVED)[0]
+
+    def moved(self, number: int, path: Path) -> Manifest:
+        """Record where an environment was found again."""
+        return self._changed(self.number(number), path=str(path))[0]
+
+    def rebuilt(self, before: int, after: int) -> Manifest:
+        """Record that an environment was built again from a lock, and reads what the one before it read."""
+        kept = (
+            replace(each, readable_by=tuple(sorted({*each.readable_by, after})))
+            if before in each.readable_by
+            else each
+            for each in self.kept
+        )
+        return replace(self.removed(before), kept=tuple(kept))
+
+    def readers(self, kept: Kept) -> tuple[Environment, ...]:
+        """Give the environments that can read a lifeboat and can be used."""
+        return tuple(each for each in self.environments if each.number in kept.readable_by and each.live)
+
+    def last_used(self, number: int) -> datetime:
+        """Give when an environment last came into use or went out of it, else when it was made."""
+        moves = (each.at for each in self.switches if number in (each.from_, each.to))
+        return max([self.number(number).created, *moves])
+
+    def use(self, number: int, *, why: str, at: datetime, said: Iterable[str] = ()) -> Manifest:
+        """Move the pointer, and tell the history; pointing where it points already changes nothing."""
+        assert self.number(number).on_disk
+        if number == self.current:
+            return self
+        switch = Switch(at=at, from_=self.current, to=number, why=why, said=tuple(said))
+        return replace(self, current=number, switches=(*self.switches, switch))
+
+    def keep(self, kept: Kept) -> Manifest:
+        """Record a lifeboat, in place of what was recorded of the same path."""
+        others = (each for each in self.kept if each.path != kept.path)
+        return replace(self, kept=(*others, kept))
+
+    def record_runs(self, runs: Iterable[Run]) -> Manifest:
+        """Record what a scan of every root saw, in place of what the scan before it saw."""
+        return replace(self, runs=tuple(runs))
+
+    def _changed(self, before: Environment, **changes: Any) -> tuple[Manifest, Environment]:
+        after = replace(before, **changes)
+        environments = tuple(after if each.number == before.number else each for each in self.environments)
+        return replace(self, environments=environments), after
+
+    # To and from the file.
+
+    @classmethod
+    def from_toml(cls, text: str, source: str) -> Manifest:
+        """Read the file; raises `InputError` for a damaged one, `WorkspaceError` for an unknown schema."""
+        table = Table.from_toml(text, source)
+        schema = table.get("schema", int)
+        if schema != SCHEMA:
+            hint = "use the torchenv that wrote it, or a newer one; nothing was changed"
+            raise WorkspaceError(f"{source}: schema {schema} is not known to this torchenv", hint=hint)
+        manifest = cls(
+            next_number=table.get("next-number", int),
+            current=table.get("current", int, None),
+            root=table.get("root", str, None),
+            environments=tuple(map(Environment.parse, table.tables("environment"))),
+            switches=tuple(map(Switch.parse, table.tables("switch"))),
+            runs=tuple(map(Run.parse, table.tables("run"))),
+            kept=tuple(map(Kept.parse, table.tables("kept"))),
+            more=unknown_keys(table, cls, "schema"),
+        )
+        manifest._check(table)
+        return manifest
+
+    def _check(self, table: Table) -> None:
+        numbers = [each.number for each in self.environments]
+        for n, number in enumerate(numbers):
+            if number in numbers[:n]:
+                raise table.tables("environment")[n].wrong("number", f"{number} is there twice")
+        if self.current is not None and self.current not in numbers:
+            raise table.wrong("current", f"names environment {self.current}, which is not recorded")
+        if self.next_number <= max(numbers, default=0):
+            raise table.wrong(
+                "next-number", f"{self.next_number} has been used, and a number is never used twice"
+            )
+
+    def to_toml(self) -> str:
+        """Write the file, with the keys in the order of the fields and a word on what it is."""
+        lines = [*(f"# {line}" for line in HEADER.splitlines()), "", f"schema = {SCHEMA}"]
+        lines += _lines(keyed(self), at="")
+        return "\n".join(lines) + "\n"
+
+    def to_document(self) -> dict[str, Any]:
+        """Give what the file holds as JSON can hold it."""
+        return {"schema": SCHEMA, **as_json(self)}
+
+
+def _with_new(manifest: Manifest, new: Environment) -> Manifest:
+    environments = (*manifest.environments, new)
+    return replace(manifest, environments=environments, next_number=new.number + 1)
+
+
+def _free_name(manifest: Manifest, name: str) -> str:
+    taken = {each.name for each in manifest.environments if each.state is not State.REMOVED}
+    return f"{name}-{manifest.next_number}" if name in taken else name
+
+
+def _checked_name(name: str) -> str:
+    # It becomes part of a path, on Windows too.
+    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._+-]{0,62}[A-Za-z0-9])?", name):
+        hint = "use letters, digits and `.`, `_`, `+`, `-` between them, 64 at most"
+        raise InputError(f"{name!r} cannot name an environment", hint=hint)
+    return name
+
+
+def _is_of_version(torch: str, wanted: str) -> bool:
+    # Most commands name no version, and this import costs as much as reading the record.
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        return any(SpecifierSet(f"=={form}").contains(torch, prereleases=True) for form in _forms(wanted))
+    except InvalidSpecifier:
+        return False
+
+
+def _forms(wanted: str) -> tuple[str, ...]:
+    # `2.15` means each of its patches; with a local label (`2.15.0+cu132`) no wildcard is allowed.
+    return (wanted,) if "+" in wanted else (wanted, f"{wanted}.*")
+
+
+def _lines(table: Mapping[str, Any], *, at: str) -> Iterator[str]:
+    below = {key: value for key, value in table.items() if _is_tables(value)}
+    for key, value in table.items():
+        if key not in below:
+            yield f"{toml_key(key)} = {toml(value)}"
+    for key, members in below.items():
+        place = at + toml_key(key)
+        for member in members:
+            yield from ("", f"[[{place}]]")
+            yield from _lines(member, at=f"{place}.")
+
+
+def _is_tables(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, Mapping) for each in value)

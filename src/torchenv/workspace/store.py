@@ -1,0 +1,406 @@
+"""The workspace on disk, which only this module writes."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import chain, count
+from pathlib import Path
+
+from torchenv.environment.identity import IDENTITY_FILE, identity
+from torchenv.errors import InputError, WorkspaceError
+from torchenv.system.disk import Disk, explained, refused
+from torchenv.system.mutex import node_name, unlock
+from torchenv.system.orphans import children_hold, end_orphans
+from torchenv.workspace.lease import Lease
+from torchenv.workspace.manifest import Manifest
+from torchenv.workspace.records import Environment, Kind
+
+# What a workspace holds, of which a stopped first run leaves a part, and what is left in any directory.
+_OF_A_WORKSPACE = frozenset({"current", "envs", "fingerprints", "lease", "lock", "locks", "plans", "trash"})
+_OF_NOBODY = frozenset({".DS_Store", ".gitignore"})
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """An environment is where the manifest says."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """An environment was found again at another place, where it came with its workspace or project."""
+
+    path: Path
+    was: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """Another environment is where the manifest says that one was."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Nothing is where the manifest says."""
+
+    path: Path
+
+
+Whereabouts = InPlace | Moved | Replaced | Gone
+
+
+class Store:
+    """One workspace. Reading takes no lock and never waits; every writing method needs `locked`.
+
+    Raises `WorkspaceError` where the disk refuses or is not as the manifest says.
+    """
+
+    def __init__(self, root: Path, *, say: Say = lambda _: None, disk: Disk | None = None) -> None:
+        self.root = root
+        self.environments = root / "envs"
+        self.current = root / "current"
+        self.manifest_path = root / "manifest.toml"
+        self.last_good_path = root / "manifest.toml.last-good"
+        self._lock_file = root / "lock"
+        self._trash = root / "trash"
+        self._say = say
+        self._disk = disk or Disk()
+        self._lease: Lease | None = None
+
+    # Reading.
+
+    def read(self) -> Manifest:
+        """Give the manifest, which is empty where there is no workspace yet."""
+        try:
+            text = self.manifest_path.read_text(encoding="utf-8")
+            return Manifest.from_toml(text, str(self.manifest_path))
+        except FileNotFoundError:
+            if not self.last_good_path.exists():
+                return Manifest()
+            raise self._damaged(f"{self.manifest_path} is missing") from None
+        except UnicodeDecodeError:
+            raise self._damaged(f"{self.manifest_path}: not a text") from None
+        except InputError as error:
+            raise self._damaged(error.message) from None
+        except OSError as error:
+            raise refused(self.manifest_path, error) from None
+
+    def _damaged(self, message: str) -> WorkspaceError:
+        if self.last_good_path.exists():
+            hint = (
+                f"its last good copy is {self.last_good_path}: look through that, then copy it to its place"
+            )
+        else:
+            hint = f"no good copy of it is kept; the environments are in {self.environments}"
+        return WorkspaceError(message, hint=hint)
+
+    def locate(self, environment: Environment) -> Whereabouts:
+        """Find an environment on the disk, also after its project or workspace was renamed.
+
+        A new environment that someone made at its place is not taken for it.
+        """
+        path = Path(environment.path)
+        beside = _beside(path) if environment.identity is not None else ()
+        for place in chain([path], self._other_places(path), beside):
+            if place.is_dir() and _is(environment, place):
+                return InPlace(path) if place == path else Moved(place, was=path)
+        return Replaced(path) if path.is_dir() else Gone(path)
+
+    def _other_places(self, path: Path) -> Iterator[Path]:
+        was = self.read().root
+        if was is None or Path(was) == self.root:
+            return
+        for before, now in ((Path(was), self.root), (Path(was).parent, self.root.parent)):
+            if path.is_relative_to(before):
+                yield now / path.relative_to(before)
+
+    def free_space(self) -> int:
+        """Give the bytes that are free where environments are built."""
+        return self._disk.free_space(self.environments)
+
+    def lock_path(self, number: int) -> Path:
+        """Where the lock of an environment is kept, also after the environment was removed."""
+        return self.root / "locks" / f"pylock.{number}.toml"
+
+    def plan_path(self, number: int) -> Path:
+        """Where the plan that an environment was built by is kept."""
+        return self.root / "plans" / f"{number}.json"
+
+    def fingerprint_path(self, number: int) -> Path:
+        """Where the lines of an environment's fingerprint are kept."""
+        return self.root / "fingerprints" / f"{number}.txt"
+
+    @property
+    def index_path(self) -> Path:
+        """Where the index of checkpoints is, which a scan can make again."""
+        return self.root / "checkpoints.json"
+
+    def kept_path(self, digest: str) -> Path:
+        """Where the files of a lifeboat are listed with their hashes, by its digest."""
+        return self.root / "kept" / f"{digest.rpartition(':')[2][:16]}.json"
+
+    def log_directory(self, number: int) -> Path:
+        """Where the logs of the checks in an environment are kept, also after it was removed."""
+        return self.root / "logs" / str(number)
+
+    # Writing.
+
+    @contextmanager
+    def locked(self, purpose: str) -> Iterator[None]:
+        """Hold the workspace against other writers; waits for the one that holds it, and says for what.
+
+        `purpose` is what others are told that they wait for, such as `torchenv create 2.15`.
+        """
+        assert self._lease is None
+        self._refuse_what_is_no_workspace()
+        self._disk.make_directory(self.root)
+        with explained(self._lock_file):
+            handle = os.open(self._lock_file, os.O_RDWR | os.O_CREAT, 0o666)
+        lease = Lease(self._lock_file.with_name("lease"), purpose, node=self._disk.node())
+        try:
+            self._wait_for(handle, lease)
+            try:
+                # On a full disk the others do not learn for whom they wait: no reason to refuse a rollback.
+                with suppress(OSError):
+                    os.ftruncate(handle, 0)
+                    os.lseek(handle, 0, os.SEEK_SET)
+                    os.write(handle, f"{purpose} (process {os.getpid()} on {node_name()})\n".encode())
+                with lease.kept(), children_hold(handle):
+                    self._lease = lease
+                    yield
+            finally:
+                self._lease = None
+                unlock(handle)
+        finally:
+            os.close(handle)
+
+    def _refuse_what_is_no_workspace(self) -> None:
+        # It may hold a `trash` or a `lock` of its own, which would be emptied and overwritten.
+        if self.manifest_path.exists() or self.last_good_path.exists() or not self.root.is_dir():
+            return
+        with explained(self.root):
+            others = sorted(
+                each.name
+                for each in self.root.iterdir()
+                if each.name.removesuffix(".new") not in {"manifest.toml", *_OF_A_WORKSPACE, *_OF_NOBODY}
+            )
+        if others:
+            hint = f"name a directory of its own, such as --root {shlex.quote(str(self.root / 'torchenv'))}"
+            raise InputError(f"{self.root} is not a workspace: it holds {others[0]}", hint=hint)
+
+    def _wait_for(self, handle: int, lease: Lease) -> None:
+        locked: bool | None = False
+        for turn in count():
+            with explained(self._lock_file):
+                locked = locked or self._disk.try_to_lock(handle)
+                # Where files cannot be locked, the lease alone decides.
+                if locked is not False and lease.taken(alone=locked is True):
+                    return
+            if turn == 0:
+                self._say(f"waiting for {self._holder(handle, lease)}, which is changing {self.root}")
+            if turn % 10 == 0:
+                end_orphans(self._lock_file.resolve())
+            time.sleep(0.1)
+
+    def _holder(self, handle: int, lease: Lease) -> str:
+        os.lseek(handle, 0, os.SEEK_SET)
+        return os.read(handle, 1000).decode(errors="replace").strip() or lease.holder
+
+    def write(self, manifest: Manifest) -> None:
+        """Put this manifest in the place of the other at once, then a copy beside it."""
+        text = replace(manifest, root=str(self.root)).to_toml()
+        self._refuse_what_is_no_text(text)
+        self._put(self.manifest_path, text)
+        # Two files, so that an editor or a disk that spoils one leaves the other.
+        self._put(self.last_good_path, text)
+
+    def _refuse_what_is_no_text(self, text: str) -> None:
+        # A file system takes names of any bytes, and TOML only text: who reads it would find it damaged.
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            line = text.splitlines()[text.count("\n", 0, error.start)]
+            hint = "give the directory a name that is UTF-8 text, or choose another place with --root DIR"
+            raise InputError(
+                f"{self.manifest_path} cannot record what is no UTF-8 text: {line}", hint=hint
+            ) from None
+
+    def write_lock(self, number: int, text: str) -> Path:
+        """Keep the lock of an environment."""
+        return self._keep(self.lock_path(number), text)
+
+    def write_plan(self, number: int, text: str) -> Path:
+        """Keep the plan of an environment."""
+        return self._keep(self.plan_path(number), text)
+
+    def write_fingerprint(self, number: int, text: str) -> Path:
+        """Keep the lines of a fingerprint, so that a difference can be named later."""
+        return self._keep(self.fingerprint_path(number), text)
+
+    def write_index(self, text: str) -> Path:
+        """Keep the index of checkpoints."""
+        return self._keep(self.index_path, text)
+
+    def write_kept(self, digest: str, text: str) -> Path:
+        """Keep the list of the files of a lifeboat."""
+        return self._keep(self.kept_path(digest), text)
+
+    def write_log(self, number: int, name: str, text: str) -> Path:
+        """Keep what a check in an environment printed."""
+        return self._keep(self.log_directory(number) / name, text)
+
+    def write_constraints(self, environment: Environment, text: str) -> Path:
+        """Leave in a new environment what keeps a later install by hand from replacing its packages."""
+        path = constraints_path(self._directory(environment))
+        self._put(path, text)
+        return path
+
+    def mark(self, environment: Environment) -> None:
+        """Leave in a new environment what it will be known by."""
+        assert environment.identity is not None
+        self._put(self._directory(environment) / IDENTITY_FILE, f"{environment.identity}\n")
+
+    def settled(self) -> Manifest:
+        """Give the manifest for a change, after what has moved is recorded where it is now.
+
+        What a stopped run renamed away and did not record as removed is put back.
+        """
+        manifest = before = self.read()
+        self._put_back_wrongly_discarded(manifest)
+        for environment in manifest.environments:
+            if environment.on_disk and isinstance(now := self.locate(environment), Moved):
+                manifest = manifest.moved(environment.number, now.path)
+        if manifest is not before:
+            self.write(manifest)
+        return manifest
+
+    def clear_unfinished(self) -> Manifest:
+        """Bring the disk to what the manifest says after a run that was stopped, and give the manifest."""
+        return self.cleared(self.settled())
+
+    def cleared(self, manifest: Manifest) -> Manifest:
+        """Clear what the manifest says was begun and never finished, and give it without that."""
+        unfinished = manifest.unfinished()
+        for environment in unfinished:
+            self._say(f"clearing environment {environment}, which was left unfinished")
+            try:
+                self.discard(environment)
+            except WorkspaceError as error:
+                # Windows renames no directory in which a program has a file open.
+                self._say(f"{environment.path} could not be cleared yet: {error}")
+                continue
+            manifest = manifest.cleared(environment.number)
+            for kept in (self.lock_path, self.plan_path, self.fingerprint_path):
+                self._disk.delete(kept(environment.number))
+        if unfinished:
+            self.write(manifest)
+        self.empty_trash()
+        self.remake_current(manifest)
+        return manifest
+
+    def discard(self, environment: Environment) -> None:
+        """Rename the directory of an environment away, to where `empty_trash` deletes it.
+
+        What someone else has put in the place of a finished environment is left alone.
+        """
+        directory = self._directory(environment)
+        if directory.exists():
+            if environment.on_disk and not _is(environment, directory):
+                hint = "move it to where it belongs; what is not there any more can be removed"
+                raise WorkspaceError(
+                    f"{directory} is not what torchenv built there: it is left alone", hint=hint
+                )
+            self._disk.make_directory(self._trash)
+            self._disk.rename(directory, self._trash / directory.name)
+
+    def empty_trash(self) -> None:
+        """Delete what was discarded; what another program holds open is left for the next time."""
+        for directory in self._discarded():
+            if not self._disk.delete(directory):
+                self._say(f"{directory} could not be deleted whole; the next run tries again")
+
+    def remake_current(self, manifest: Manifest) -> None:
+        """Make `current` lead to the environment in use: a link, or a small file where none is allowed."""
+        environment = manifest.in_use
+        if environment is None or _leads_to(self.current) == environment.path:
+            return
+        beside = self.current.with_name("current.new")
+        try:
+            self._disk.delete(beside)
+            if not self._disk.link(beside, Path(environment.path)):
+                self._disk.write(beside, f"{environment.path}\n")
+            if os.name == "nt" and self.current.is_symlink():
+                # Windows puts nothing in the place of a link to a directory.
+                self._disk.delete(self.current)
+            self._disk.rename(beside, self.current)
+        except WorkspaceError as error:
+            # The manifest says what is in use. This is for editors and people.
+            self._say(f"`current` could not be remade: {error}")
+
+    def _put(self, path: Path, text: str) -> None:
+        assert self._lease is not None, "only the run that holds the workspace may write to it"
+        self._lease.refuse_lost()
+        beside = path.with_name(f"{path.name}.new")
+        try:
+            self._disk.write(beside, text)
+            self._disk.rename(beside, path)
+        except WorkspaceError:
+            self._disk.delete(beside)
+            raise
+
+    def _keep(self, path: Path, text: str) -> Path:
+        self._disk.make_directory(path.parent)
+        self._put(path, text)
+        return path
+
+    def _directory(self, environment: Environment) -> Path:
+        # A manifest that someone edited must not lead to deleting what lies elsewhere.
+        name = Path(environment.path).name
+        if environment.kind is not Kind.BUILT or not name.startswith(f"{environment.number}-"):
+            raise WorkspaceError(
+                f"{environment.path} is not one of torchenv's own environments: it is left alone"
+            )
+        return self.environments / name
+
+    def _put_back_wrongly_discarded(self, manifest: Manifest) -> None:
+        # A run may stop between renaming an environment away and recording that it was removed.
+        built = {Path(each.path).name: each for each in manifest.environments if each.kind is Kind.BUILT}
+        for directory in self._discarded():
+            environment = built.get(directory.name)
+            if environment and environment.on_disk and not (self.environments / directory.name).exists():
+                self._disk.rename(directory, self.environments / directory.name)
+
+    def _discarded(self) -> tuple[Path, ...]:
+        return tuple(sorted(self._trash.iterdir())) if self._trash.is_dir() else ()
+
+
+def _beside(path: Path) -> Iterator[Path]:
+    """Give where it would be if its project had another name now, and the workspace lay elsewhere."""
+    with suppress(OSError):
+        yield from (each / path.name for each in path.parent.parent.iterdir())
+
+
+def constraints_path(directory: Path) -> Path:
+    """Where the constraints of an environment that torchenv built lie."""
+    return directory / "constraints.txt"
+
+
+def _is(environment: Environment, directory: Path) -> bool:
+    # What was recorded without an identity is known by its place alone.
+    return environment.identity is None or identity(directory) == environment.identity
+
+
+def _leads_to(current: Path) -> str | None:
+    with suppress(OSError, UnicodeDecodeError):
+        return str(current.readlink()) if current.is_symlink() else current.read_text("utf-8").rstrip("\n")
+    return None

@@ -1,0 +1,249 @@
+"""A downgraded copy is whole or not there, says how it came about, and never touches the original."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from tests.support.checkpoints import contents, save
+from tests.support.workspace import Workspace
+
+from torchenv.actions.downgrade import Copied, Target, downgrade, downgrade_runs
+from torchenv.checkpoints import inspect
+from torchenv.errors import InputError, NothingSuits
+from torchenv.storage import Carried
+from torchenv.storage.tree import LocalTree
+from torchenv.workspace.records import Environment
+
+OLD = Target(torch="2.14", python="3.11.7", system="linux")
+
+
+def copied(source: Path, target: Target = OLD, to: Path | None = None, *, copy: bool = False) -> Copied:
+    return downgrade(str(source), target, to=str(to) if to else None, copy=copy, progress=lambda *_: None)
+
+
+def inode(path: Path) -> int:
+    return path.stat().st_ino
+
+
+def oldest_reader(path: Path) -> str | None:
+    checkpoint = inspect(LocalTree(path))
+    assert checkpoint is not None
+    assert checkpoint.state == "complete"
+    return checkpoint.reader.torch.oldest
+
+
+def test_the_copy_is_readable_and_only_its_metadata_is_new(tmp_path: Path) -> None:
+    source = save(tmp_path / "a" / "step-200", "dcp-2.15.0")
+    before = contents(source)
+
+    made = copied(source)
+
+    copy = tmp_path / "a" / "step-200-for-2.14"
+    assert (made.copy, made.made, made.files) == (str(copy), True, 1)
+    assert oldest_reader(copy) == "2.4"
+    assert contents(source) == before
+    assert contents(copy)["__0_0.distcp"] == before["__0_0.distcp"]
+    assert sorted(each.name for each in source.parent.iterdir()) == ["step-200", "step-200-for-2.14"]
+
+
+def test_it_is_said_how_the_tensor_files_came_there(tmp_path: Path) -> None:
+    source = save(tmp_path / "a" / "step-200", "dcp-2.15.0")
+    linked, apart = copied(source), copied(source, to=tmp_path / "apart", copy=True)
+    shared = inode(source / "__0_0.distcp") == inode(Path(linked.copy) / "__0_0.distcp")
+    # Where the file system can clone, nothing is shared and nothing is copied.
+    expected = {Carried.LINKED} if shared else {Carried.CLONED}
+    assert linked.carried == expected
+    assert apart.carried <= {Carried.COPIED, Carried.CLONED}
+    assert inode(source / "__0_0.distcp") != inode(tmp_path / "apart" / "__0_0.distcp")
+
+
+def test_a_second_time_makes_nothing(tmp_path: Path) -> None:
+    source = save(tmp_path / "a" / "step-200", "dcp-2.15.0")
+    copied(source)
+    before = contents(tmp_path)
+    again = copied(source)
+    assert (again.made, again.why) == (False, "the copy is there already")
+    already = copied(tmp_path / "a" / "step-200-for-2.14")
+    assert (already.made, already.why) == (False, "torch 2.14 reads it as it is")
+    assert contents(tmp_path) == before
+
+
+def test_what_is_in_its_place_is_never_replaced(tmp_path: Path) -> None:
+    source = save(tmp_path / "a" / "step-200", "dcp-2.15.0")
+    taken = save(tmp_path / "taken", "dcp-2.14.1")
+    before = contents(taken)
+    with pytest.raises(InputError) as raised:
+        copied(source, to=taken)
+    assert str(raised.value) == f"{taken} is there already and is no copy of {source} for 2.14"
+    assert contents(taken) == before
+
+
+@pytest.mark.parametrize("inside", ["copy", "../alias/copy", "."])
+def test_nothing_is_written_into_the_original(tmp_path: Path, inside: str) -> None:
+    source = save(tmp_path / "a" / "step-200", "dcp-2.15.0")
+    (tmp_path / "a" / "alias").symlink_to("step-200")
+    before = contents(source)
+    with pytest.raises(InputError) as raised:
+        copied(source, to=source / inside)
+    assert str(raised.value) == f"a copy cannot be inside its original, {source}"
+    assert contents(source) == before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks the directory")
+def test_two_runs_never_write_one_copy(tmp_path: Path) -> None:
+    source = save(tmp_path / "a" / "step-200", "dcp-2.15.0")
+    said: list[str] = []
+
+    def second(done: int, total: int) -> None:
+        try:
+            copied(source)
+        except InputError as error:
+            said.append(error.message)
+
+    assert downgrade(str(source), OLD, progress=second).made
+    assert set(said) == {f"another run is writing {source}-for-2.14 just now"}
+    assert oldest_reader(tmp_path / "a" / "step-200-for-2.14") == "2.4"
+
+
+def test_a_disk_that_is_full_is_named_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = save(tmp_path / "a" / "step-200", "dcp-2.15.0")
+
+    def full(*_: object) -> bool:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("torchenv.storage.local.clone", full)
+    with pytest.raises(OSError, match="No space left") as raised:
+        copied(source)
+    assert raised.value.filename == f"{source}-for-2.14"
+    assert [each.name for each in source.parent.iterdir()] == ["step-200"]
+
+
+@pytest.mark.parametrize("written", ["v2.14", " 2.14", "2.14+cu126", "2.14rc1"])
+def test_a_copy_goes_by_the_plain_version(workspace: Workspace, written: str) -> None:
+    assert Target.of(written, workspace.store.read(), "linux").torch == "2.14"
+
+
+def test_a_run_without_a_complete_save_is_told(tmp_path: Path) -> None:
+    save(tmp_path / "a" / "step-200", "dcp-truncmeta")
+    assert whole_runs(tmp_path, newest=True) == ((), (f"{tmp_path}/a: none of its saves is complete",))
+
+
+def test_what_a_stopped_run_left_is_in_nobodys_way(tmp_path: Path) -> None:
+    source = save(tmp_path / "a" / "step-200", "dcp-2.15.0")
+    left = tmp_path / "a" / ".step-200-for-2.14.torchenv-new"
+    left.mkdir()
+    (left / "__0_0.distcp").write_bytes(b"half")
+    assert copied(source).made
+    assert not left.exists()
+
+
+def test_a_copy_that_cannot_be_finished_leaves_nothing(tmp_path: Path) -> None:
+    source = save(tmp_path / "a" / "step-200", "dcp-2.15.0")
+
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        downgrade(str(source), OLD, progress=stop)
+    assert [each.name for each in source.parent.iterdir()] == ["step-200"]
+
+
+@pytest.mark.parametrize(("python", "plain"), [("3.11.7", True), ("3.13.1", False), (None, True)])
+def test_the_path_of_python_3_13_is_rewritten_where_the_target_needs_it(
+    tmp_path: Path, python: str | None, *, plain: bool
+) -> None:
+    source = save(tmp_path / "a" / "step-1", "2.15.0-py313/dcp_plain")
+    made = copied(source, Target(torch="2.14", python=python))
+    checkpoint = inspect(LocalTree(Path(made.copy)))
+    assert checkpoint is not None
+    assert (checkpoint.reader.python_min is None) is plain
+
+
+def test_a_copy_for_a_new_torch_on_an_old_python_is_made_for_the_path_alone(tmp_path: Path) -> None:
+    source = save(tmp_path / "a" / "step-1", "2.15.0-py313/dcp_plain")
+    assert copied(source, Target(torch="2.15", python="3.13.1")).why == "torch 2.15 reads it as it is"
+    assert copied(source, Target(torch="2.15", python="3.11.7")).made
+
+
+def test_where_more_than_strides_is_in_the_way_nothing_is_made_and_the_reason_is_given(
+    tmp_path: Path,
+) -> None:
+    source = save(tmp_path / "a" / "step-1", "2.15.0/dcp_zstd")
+    with pytest.raises(NothingSuits) as raised:
+        copied(source, Target(torch="2.6", python="3.11.7"))
+    assert str(raised.value) == (
+        f"torch 2.6 would not read a copy of {source} either: its files are compressed by a transform,"
+        " which needs zstandard or pyzstd as well"
+    )
+    assert [each.name for each in source.parent.iterdir()] == ["step-1"]
+
+
+def test_a_broken_checkpoint_is_not_copied(tmp_path: Path) -> None:
+    source = save(tmp_path / "a" / "step-1", "dcp-truncmeta")
+    with pytest.raises(NothingSuits) as raised:
+        copied(source)
+    assert str(raised.value) == f"{source} is corrupt: .metadata: the pickle ends inside a frame"
+
+
+def test_what_is_no_distributed_checkpoint_is_refused(tmp_path: Path) -> None:
+    for path, message in (
+        (tmp_path / "none", f"{tmp_path}/none is not there"),
+        (tmp_path, f"{tmp_path} is no checkpoint"),
+    ):
+        with pytest.raises(InputError) as raised:
+            copied(path)
+        assert str(raised.value) == message
+
+
+def whole_runs(root: Path, *, newest: bool) -> tuple[tuple[Copied, ...], tuple[str, ...]]:
+    return downgrade_runs(
+        str(root),
+        OLD,
+        newest=newest,
+        to=None,
+        copy=False,
+        progress=lambda *_: None,
+        say=lambda _: None,
+    )
+
+
+def test_the_newest_of_every_run_or_all_of_them_are_copied(tmp_path: Path) -> None:
+    save(tmp_path / "a" / "step-100", "dcp-2.14.1")
+    save(tmp_path / "a" / "step-200", "dcp-2.15.0")
+    save(tmp_path / "a" / "step-300", "dcp-2.15.0")
+    save(tmp_path / "a" / "step-400", "dcp-nometa")
+    save(tmp_path / "b" / "step-5", "dcp-2.15.0")
+
+    newest, refused = whole_runs(tmp_path, newest=True)
+    assert ([Path(each.copy).name for each in newest], refused) == (
+        ["step-300-for-2.14", "step-5-for-2.14"],
+        (),
+    )
+    both, _ = whole_runs(tmp_path, newest=False)
+    assert [Path(each.copy).name for each in both if each.made] == ["step-200-for-2.14"]
+
+
+def test_what_is_saved_together_is_copied_together(tmp_path: Path) -> None:
+    save(tmp_path / "a" / "checkpoint-500" / "model", "dcp-2.15.0")
+    save(tmp_path / "a" / "checkpoint-500" / "optimizer", "dcp-2.15.0")
+    copies, _ = whole_runs(tmp_path, newest=True)
+    assert sorted(each.copy.removeprefix(f"{tmp_path}/") for each in copies) == [
+        "a/checkpoint-500-for-2.14/model",
+        "a/checkpoint-500-for-2.14/optimizer",
+    ]
+
+
+def test_the_target_takes_the_python_of_the_environment_that_has_it(workspace: Workspace) -> None:
+    old: Environment = workspace.adopted(workspace.directory / "old")
+    manifest = workspace.store.read()
+    assert Target.of("2.14", manifest, "linux").python == old.python.version
+    assert Target.of("2.14.1", manifest, "linux").python == old.python.version
+    assert Target.of("2.13", manifest, "linux").python is None
+    with pytest.raises(InputError) as raised:
+        Target.of("old", manifest, "linux")
+    assert str(raised.value) == "'old' is not a version of torch"

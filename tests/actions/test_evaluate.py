@@ -1,0 +1,221 @@
+"""`evaluate` runs the same commands in two environments and judges their metrics by the profile."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.workshop import NOW, PYTHON
+
+from torchenv.actions.evaluate import Comparison, Evaluated, evaluate, judged
+from torchenv.actions.ports import Ports
+from torchenv.environment.base_python import BasePython
+from torchenv.errors import InputError, ToolFailed
+from torchenv.index.pages import fetcher
+from torchenv.installers.uv import Uv
+from torchenv.profile.model import Evaluation, Metric
+from torchenv.render.proofs import evaluation_document, evaluation_text
+from torchenv.system.process import Programs
+from torchenv.workspace.records import Environment, Proof, State
+from torchenv.workspace.store import Store
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="the made-up environments are laid out as on Unix")
+
+LOSS = {"loss": Metric(better="lower", tolerance=0.01)}
+
+# Each environment has a module `model` that gives what it computes there.
+PRINTS = ("python", "-c", "import json, model; print('epoch 1'); print(json.dumps(model.METRICS))")
+WRITE = "pathlib.Path(os.environ['TORCHENV_METRICS']).write_text(json.dumps(model.METRICS))"
+WRITES = ("python", "-c", f"import json, model, os, pathlib; {WRITE}; print('done')")
+
+Evaluates = Callable[..., Evaluated]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "workspace")
+
+
+@pytest.fixture
+def evaluates(store: Store) -> Evaluates:
+    """Evaluate two environments whose model gives `old` and `new`."""
+
+    def run(old: Any, new: Any, *commands: tuple[str, ...], **more: Any) -> Evaluated:
+        programs = Programs({"PATH": os.environ["PATH"]})
+        ports = Ports(
+            store=store,
+            installer=Uv(programs, program=Path("uv")),
+            run=programs,
+            fetch=fetcher(),
+            say=lambda _: None,
+            now=lambda: NOW,
+            system="linux",
+        )
+        comparison = Comparison(
+            old=_environment(store, "2.14.1", old),
+            new=_environment(store, "2.15.0", new),
+            evaluation=Evaluation(**{"commands": commands or (PRINTS,), "metrics": LOSS, **more}),
+            directory=store.root.parent,
+            environ={"PATH": os.environ["PATH"]},
+            node="node7",
+        )
+        return evaluate(comparison, ports)
+
+    return run
+
+
+def _environment(store: Store, torch: str, metrics: Any) -> Environment:
+    with store.locked("a test"):
+        python = BasePython(PYTHON, sys.executable)
+        manifest, new = store.read().begin(
+            torch, within=store.environments, python=python, at=NOW, torch=torch
+        )
+        venv.create(new.path, symlinks=True)
+        (site,) = Path(new.path).glob("lib/python3*/site-packages")
+        (site / "model.py").write_text(f"nan = float('nan')\ninf = float('inf')\nMETRICS = {metrics!r}\n")
+        manifest, ready = manifest.commit(new)
+        store.write(manifest)
+    return ready
+
+
+@pytest.mark.parametrize("command", [PRINTS, WRITES])
+def test_an_honest_change_passes_and_a_planted_one_is_caught(
+    evaluates: Evaluates, command: tuple[str, ...]
+) -> None:
+    honest = evaluates({"loss": 0.5}, {"loss": 0.504}, command)
+    planted = evaluates({"loss": 0.5}, {"loss": 0.51}, command)
+    assert (honest.passed, [each.verdict for each in honest.metrics]) == (True, ["within tolerance"])
+    assert (planted.passed, [each.verdict for each in planted.metrics]) == (False, ["worse"])
+
+
+def test_the_table_sets_old_and_new_side_by_side(evaluates: Evaluates, store: Store) -> None:
+    metrics = {**LOSS, "accuracy": Metric(better="higher", tolerance=0.0)}
+    evaluated = evaluates({"loss": 0.5, "accuracy": 0.75}, {"loss": 0.5125, "accuracy": 0.8}, metrics=metrics)
+    logs = store.root / "logs"
+    assert evaluation_text(evaluated) == (
+        "metric    old (1)  new (2)  difference  allowed  verdict\n"
+        "loss      0.5      0.5125   +0.0125     0.005    worse\n"
+        "accuracy  0.75     0.8      +0.05       0        better\n"
+        "environment 2 (2.15.0) does not keep to what the profile allows, beside environment 1 (2.14.1)\n"
+        f"logs: {logs}/1/evaluate-20261130T080000Z.txt and {logs}/2/evaluate-20261130T080000Z.txt"
+    )
+    assert "epoch 1" in (logs / "2" / "evaluate-20261130T080000Z.txt").read_text("utf-8")
+
+
+def test_the_outcome_is_noted_and_decides_nothing_about_the_environment(
+    evaluates: Evaluates, store: Store
+) -> None:
+    evaluates({"loss": 0.5}, {"loss": 0.6})
+    after = store.read().number(2)
+    assert after.state is State.READY
+    assert after.proofs == (
+        Proof(
+            at=NOW, passed=False, what="evaluate against 1", host="node7", said=("loss: 0.5 to 0.6, worse",)
+        ),
+    )
+
+
+def test_what_is_missing_or_no_number_fails_by_name(evaluates: Evaluates) -> None:
+    metrics = {name: Metric(better="lower", tolerance=0.5) for name in ("gone", "nan", "inf", "word")}
+    evaluated = evaluates(
+        {"gone": 1, "nan": 1.0, "inf": math.inf, "word": "low"},
+        {"nan": math.nan, "inf": 1.0, "word": "low"},
+        metrics=metrics,
+    )
+    assert not evaluated.passed
+    assert {each.name: each.verdict for each in evaluated.metrics} == {
+        "gone": "the new value is missing",
+        "nan": "the new value is nan",
+        "inf": "the old value is inf",
+        "word": 'the old value is not a number: "low"',
+    }
+    document = json.dumps(evaluation_document(evaluated), allow_nan=False)
+    assert json.loads(document)["metrics"][1]["new"] == "nan"
+
+
+def test_a_value_that_holds_nan_deep_inside_is_still_json(evaluates: Evaluates) -> None:
+    evaluated = evaluates({"loss": {"by step": [math.nan]}}, {"loss": 1})
+    document = json.loads(json.dumps(evaluation_document(evaluated), allow_nan=False))
+    assert document["metrics"][0]["old"] == {"by step": ["nan"]}
+
+
+def test_a_number_longer_than_python_reads_is_a_missing_metric(evaluates: Evaluates) -> None:
+    huge = ("python", "-c", "print('{\"loss\": ' + '1' * 5000 + '}')")
+    evaluated = evaluates({}, {}, huge)
+    assert [each.verdict for each in evaluated.metrics] == ["the old value is missing"]
+
+
+def test_output_without_metrics_is_a_missing_metric(evaluates: Evaluates) -> None:
+    evaluated = evaluates({}, {}, ("python", "-c", "print('loss 0.5')"))
+    assert [each.verdict for each in evaluated.metrics] == ["the old value is missing"]
+
+
+def test_several_commands_give_their_metrics_together(evaluates: Evaluates) -> None:
+    metrics = {**LOSS, "speed": Metric(better="higher", tolerance=0.1)}
+    prepares = ("python", "-c", "print('data is ready')")
+    more = ("python", "-c", "print('{\"speed\": 100}')")
+    evaluated = evaluates({"loss": 1}, {"loss": 1}, prepares, PRINTS, more, metrics=metrics)
+    assert [(each.name, each.verdict) for each in evaluated.metrics] == [("loss", "same"), ("speed", "same")]
+
+
+def test_a_command_that_fails_in_the_new_environment_is_named_with_it(evaluates: Evaluates) -> None:
+    fails = ("python", "-c", "import model; assert 'loss' in model.METRICS, 'no loss'")
+    evaluated = evaluates({"loss": 0.5}, {}, fails, PRINTS)
+    command = " ".join(fails)
+    assert not evaluated.passed
+    assert evaluated.problems == (
+        f"in environment 2 (2.15.0): `{command}` failed: AssertionError: no loss (code 1)",
+    )
+    assert evaluated.metrics == ()
+
+
+def test_a_command_that_takes_too_long_fails(evaluates: Evaluates) -> None:
+    evaluated = evaluates({}, {}, ("python", "-c", "import time; time.sleep(600)"), timeout=0.5)
+    assert evaluated.problems[0].endswith("failed: it was stopped after 0.5 s")
+
+
+def test_a_command_that_is_not_there_cannot_start(evaluates: Evaluates) -> None:
+    with pytest.raises(ToolFailed, match=r"could not start no-such-trainer in environment 1 \(2.14.1\)"):
+        evaluates({}, {}, ("no-such-trainer",))
+
+
+@pytest.mark.parametrize("missing", ["commands", "metrics"])
+def test_a_profile_that_measures_nothing_is_refused(evaluates: Evaluates, missing: str) -> None:
+    with pytest.raises(InputError) as raised:
+        evaluates({}, {}, **{missing: ()})
+    assert str(raised.value) == f"the profile has no [evaluation] {missing}"
+
+
+@pytest.mark.parametrize(
+    ("better", "tolerance", "change", "verdict"),
+    [
+        ("lower", 0.01, (1.0, 1.01), "within tolerance"),
+        ("lower", 0.01, (1.0, 1.0101), "worse"),
+        ("lower", 0.0, (1.0, 0.2), "better"),
+        ("lower", 0.1, (-1.0, -0.95), "within tolerance"),
+        ("lower", 0.1, (-1.0, -0.85), "worse"),
+        ("higher", 0.1, (100, 90), "within tolerance"),
+        ("higher", 0.1, (100, 89), "worse"),
+        ("higher", 0.0, (100, 101), "better"),
+        ("equal", 0.0, (7, 7), "same"),
+        ("equal", 0.0, (7, 8), "differs"),
+        ("equal", 0.2, (10, 8), "within tolerance"),
+        ("lower", 0.5, (0, 0.001), "worse"),
+        ("lower", 0.5, (0, 0), "same"),
+        ("lower", 0.5, (True, 0), "the old value is not a number: true"),
+        ("lower", 0.5, (1, 10**400), "the new value is too large"),
+    ],
+)
+def test_a_difference_is_judged_by_its_direction_and_its_share_of_the_old_value(
+    better: str, tolerance: float, change: tuple[Any, Any], verdict: str
+) -> None:
+    result = judged("it", Metric(better=better, tolerance=tolerance), *change)
+    assert result.verdict == verdict
+    assert result.passed is (verdict in {"same", "better", "within tolerance"})

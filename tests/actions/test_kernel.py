@@ -1,0 +1,114 @@
+"""A kernel starts the environment's own Python, wherever `current` leads."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+from tests.support.workshop import NOW, PYTHON
+
+from torchenv.actions.kernel import install_kernel, jupyter_data, remove_kernel
+from torchenv.environment.base_python import BasePython
+from torchenv.errors import InputError
+from torchenv.system.disk import Disk
+from torchenv.workspace.records import Environment
+from torchenv.workspace.store import Store
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="the made-up environments are laid out as on Unix")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "workspace")
+
+
+def environment(store: Store, *packages: str) -> Environment:
+    """Make environment 2.15.0+cpu with these packages, by name alone."""
+    with store.locked("a test"):
+        manifest, new = store.read().begin(
+            "2.15.0-cpu-py3.12",
+            within=store.environments,
+            python=BasePython(PYTHON, sys.executable),
+            at=NOW,
+            torch="2.15.0+cpu",
+            backend="cpu",
+        )
+        venv.create(new.path, symlinks=True)
+        (site,) = Path(new.path).glob("lib/python3*/site-packages")
+        for each in packages:
+            (site / f"{each}-7.0.dist-info").mkdir()
+            (site / f"{each}-7.0.dist-info" / "METADATA").write_text(f"Name: {each}\nVersion: 7.0\n")
+        manifest, ready = manifest.commit(new)
+        store.write(manifest)
+    return ready
+
+
+def test_a_kernel_names_the_environments_own_python(store: Store, tmp_path: Path) -> None:
+    made = environment(store, "ipykernel")
+    kernel = install_kernel(made, store, tmp_path / "jupyter", Disk())
+    python = f"{made.path}/bin/python"
+    assert kernel.directory == tmp_path / "jupyter" / "kernels" / kernel.name
+    assert json.loads((kernel.directory / "kernel.json").read_text("utf-8")) == {
+        "argv": [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        "display_name": "torch 2.15.0+cpu (2.15.0-cpu-py3.12)",
+        "language": "python",
+        "metadata": {"debugger": True, "torchenv": {"environment": made.path}},
+        "env": {
+            "PATH": f"{made.path}/bin:${{PATH}}",
+            "PYTHONHOME": "",
+            "PYTHONPATH": "",
+            "VIRTUAL_ENV": made.path,
+        },
+    }
+
+
+def test_two_projects_with_the_same_environment_have_two_kernels(store: Store, tmp_path: Path) -> None:
+    other = Store(tmp_path / "other" / "workspace")
+    kernels = [
+        install_kernel(environment(each, "ipykernel"), each, tmp_path / "jupyter", Disk())
+        for each in (store, other)
+    ]
+    names = [each.name for each in kernels]
+    assert names[0] != names[1]
+    assert all(each.startswith("torchenv-2.15.0-cpu-py3.12-") for each in names)
+
+
+def test_without_ipykernel_there_is_no_kernel(store: Store, tmp_path: Path) -> None:
+    made = environment(store, "numpy")
+    with pytest.raises(InputError) as raised:
+        install_kernel(made, store, tmp_path / "jupyter", Disk())
+    assert str(raised.value) == "environment 1 (2.15.0-cpu-py3.12) has no ipykernel, which a kernel needs"
+    assert raised.value.hint == (
+        "add ipykernel to [packages] requirements of the profile and make a new environment"
+    )
+    assert not (tmp_path / "jupyter").exists()
+
+
+def test_a_kernel_is_removed_once(store: Store, tmp_path: Path) -> None:
+    made = environment(store, "ipykernel")
+    data = tmp_path / "jupyter"
+    kernel = install_kernel(made, store, data, Disk())
+    assert remove_kernel(made, data, Disk()) == kernel
+    assert list((data / "kernels").iterdir()) == []
+    with pytest.raises(InputError) as raised:
+        remove_kernel(made, data, Disk())
+    assert str(raised.value) == f"environment 1 (2.15.0-cpu-py3.12) is not a kernel in {data}/kernels"
+
+
+@pytest.mark.parametrize(
+    ("environ", "system", "place"),
+    [
+        ({"JUPYTER_DATA_DIR": "/data/jupyter"}, "linux", "/data/jupyter"),
+        ({"XDG_DATA_HOME": "/data"}, "linux", "/data/jupyter"),
+        ({}, "linux", "/home/u/.local/share/jupyter"),
+        ({}, "darwin", "/home/u/Library/Jupyter"),
+        ({"APPDATA": "/roaming"}, "win32", "/roaming/jupyter"),
+        ({}, "win32", "/home/u/AppData/Roaming/jupyter"),
+    ],
+)
+def test_kernels_go_where_jupyter_looks(environ: dict[str, str], system: str, place: str) -> None:
+    assert jupyter_data(environ, Path("/home/u"), system) == Path(place)

@@ -1,0 +1,186 @@
+"""`remove` and `prune` delete what nobody needs, and say why the rest stays."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.support.workspace import Workspace
+
+from torchenv.actions.remove import Pruned, Pruning, prune, remove
+from torchenv.actions.switch import use
+from torchenv.errors import NothingSuits, WorkspaceError
+from torchenv.system.processes import Process
+from torchenv.workspace.records import Environment, Kept, State
+
+
+def replaceable(_: Environment) -> None:
+    return None
+
+
+def three(workspace: Workspace) -> tuple[Environment, Environment, Environment]:
+    """Make three environments: 1 is the one before, 2 the one in use, and nobody needs 3."""
+    made = workspace.built("2.14.1+cu130"), workspace.built("2.15.0+cu132"), workspace.built("2.15.0+cu134")
+    use("1", workspace.store, workspace.outside)
+    use("2", workspace.store, workspace.outside)
+    return made
+
+
+def test_an_environment_that_nobody_needs_goes_and_its_line_and_lock_stay(workspace: Workspace) -> None:
+    *_, third = three(workspace)
+    assert remove(["3"], workspace.store, workspace.running, replaceable) == (third,)
+    assert not Path(third.path).exists()
+    assert workspace.store.read().number(3).state is State.REMOVED
+    assert workspace.store.lock_path(3).is_file()
+
+
+@pytest.mark.parametrize(
+    ("number", "why", "hint"),
+    [
+        ("2", "it is in use", "put another one in use first: `torchenv use ENV`"),
+        ("1", "`torchenv rollback` leads to it", "remove it all the same with --force"),
+    ],
+)
+def test_the_one_in_use_and_the_one_to_go_back_to_stay(
+    workspace: Workspace, number: str, why: str, hint: str
+) -> None:
+    made = three(workspace)
+    with pytest.raises(NothingSuits) as caught:
+        remove([number], workspace.store, workspace.running, replaceable)
+    assert caught.value.message == f"environment {made[int(number) - 1]} is not removed: {why}"
+    assert caught.value.hint == hint
+    assert all(Path(each.path).is_dir() for each in made)
+
+
+def test_by_force_the_one_to_go_back_to_goes_and_nothing_else_that_is_needed(workspace: Workspace) -> None:
+    first, second, third = three(workspace)
+    keep_checkpoint(workspace, 3)
+    for number, why in (
+        ("2", "it is in use"),
+        ("3", "nothing else can read the kept checkpoint runs/a/step-100"),
+    ):
+        with pytest.raises(NothingSuits, match=why):
+            remove([number], workspace.store, workspace.running, replaceable, force=True)
+    assert remove(["1"], workspace.store, workspace.running, replaceable, force=True) == (first,)
+    assert [Path(each.path).is_dir() for each in (first, second, third)] == [False, True, True]
+
+
+def test_an_adopted_environment_is_never_touched(workspace: Workspace, tmp_path: Path) -> None:
+    adopted = workspace.adopted(tmp_path / "project" / ".venv")
+    three(workspace)
+    with pytest.raises(NothingSuits) as caught:
+        remove(["1"], workspace.store, workspace.running, replaceable)
+    assert caught.value.message == (
+        f"environment {adopted} is not removed: it was made elsewhere, and torchenv only reads it"
+    )
+    prune(Pruning(keep=0), workspace.store, workspace.running, replaceable, dry_run=False)
+    assert Path(adopted.path).is_dir()
+
+
+def keep_checkpoint(workspace: Workspace, *readers: int) -> None:
+    store = workspace.store
+    with store.locked("torchenv checkpoints keep"):
+        store.write(store.read().keep(Kept(path="runs/a/step-100", readable_by=readers)))
+
+
+def test_the_only_one_that_reads_a_kept_checkpoint_stays(workspace: Workspace) -> None:
+    *_, third = three(workspace)
+    keep_checkpoint(workspace, 3)
+    with pytest.raises(NothingSuits) as caught:
+        remove(["3"], workspace.store, workspace.running, replaceable)
+    assert caught.value.message == (
+        f"environment {third} is not removed: nothing else can read the kept checkpoint runs/a/step-100"
+    )
+    keep_checkpoint(workspace, 1, 3)
+    assert remove(["3"], workspace.store, workspace.running, replaceable) == (third,)
+
+
+def test_of_two_readers_removed_together_neither_goes(workspace: Workspace) -> None:
+    *_, third = three(workspace)
+    fourth = workspace.built("2.13.0+cu126")
+    keep_checkpoint(workspace, 3, 4)
+    with pytest.raises(NothingSuits, match="nothing else can read"):
+        remove(["3", "4"], workspace.store, workspace.running, replaceable)
+    assert Path(third.path).is_dir()
+    assert Path(fourth.path).is_dir()
+    pruned = prune(Pruning(keep=0), workspace.store, workspace.running, replaceable, dry_run=False)
+    assert [each.number for each in pruned.gone] == [3]
+
+
+def test_nothing_is_removed_under_a_process_that_runs_from_it(workspace: Workspace) -> None:
+    *_, third = three(workspace)
+    workspace.processes = {third.path: (Process(4711, "python train.py"),)}
+    with pytest.raises(WorkspaceError) as caught:
+        remove(["3"], workspace.store, workspace.running, replaceable)
+    said = "process 4711 (python train.py) still runs from it"
+    assert caught.value.message == f"environment {third} is not removed: {said}"
+    pruned = prune(Pruning(keep=0), workspace.store, workspace.running, replaceable, dry_run=False)
+    assert (third, said) in pruned.kept
+    assert Path(third.path).is_dir()
+
+
+def test_what_could_not_be_built_again_stays_until_it_is_forced(workspace: Workspace) -> None:
+    *_, third = three(workspace)
+    with pytest.raises(NothingSuits) as caught:
+        remove(["3"], workspace.store, workspace.running, lambda _: "a file is gone")
+    assert caught.value.message == f"environment {third} could not be built again: a file is gone"
+    assert caught.value.hint == "keep it, or remove it all the same with --force"
+    assert Path(third.path).is_dir()
+
+
+def test_prune_spares_the_newest_and_the_needed_and_a_dry_run_deletes_nothing(workspace: Workspace) -> None:
+    first, second, third = three(workspace)
+    fourth = workspace.built("2.13.0+cu126")
+    would = prune(Pruning(keep=1), workspace.store, workspace.running, replaceable, dry_run=True)
+    assert would == Pruned(
+        gone=(third,),
+        kept=((first, "`torchenv rollback` leads to it"), (second, "it is in use")),
+    )
+    assert Path(third.path).is_dir()
+    assert prune(Pruning(keep=1), workspace.store, workspace.running, replaceable, dry_run=False) == would
+    assert not Path(third.path).exists()
+    assert Path(fourth.path).is_dir()
+
+
+def test_an_age_is_counted_from_the_last_use(workspace: Workspace) -> None:
+    three(workspace)
+    use("3", workspace.store, workspace.outside)
+    use("1", workspace.store, workspace.outside)
+    use("2", workspace.store, workspace.outside)
+    unused = workspace.now() - workspace.store.read().last_used(3)
+
+    def old_enough(age: timedelta) -> list[int]:
+        pruning = Pruning.of(None, age, workspace.store.read().last_used(3) + unused)
+        pruned = prune(pruning, workspace.store, workspace.running, replaceable, dry_run=True)
+        return [each.number for each in pruned.gone]
+
+    assert old_enough(unused) == []
+    assert old_enough(unused - timedelta(minutes=1)) == [3]
+
+
+def test_the_options_of_prune_settle_each_other(workspace: Workspace) -> None:
+    now = workspace.now()
+    month = timedelta(days=30)
+    assert Pruning.of(None, None, now) == Pruning(keep=2)
+    assert Pruning.of(3, None, now) == Pruning(keep=3)
+    assert Pruning.of(None, month, now) == Pruning(keep=0, before=now - month)
+    assert Pruning.of(1, month, now) == Pruning(keep=1, before=now - month)
+
+
+def test_what_someone_put_in_the_place_of_an_environment_stays_and_stops_no_other(
+    workspace: Workspace,
+) -> None:
+    *_, third = three(workspace)
+    Path(third.path).rename(workspace.directory / "elsewhere")
+    (workspace.directory / "elsewhere").rename(workspace.directory.parent / "far-away")
+    Path(third.path).mkdir()
+    thesis = Path(third.path, "thesis.txt")
+    thesis.write_text("precious")
+    pruned = prune(Pruning(keep=0), workspace.store, workspace.running, replaceable, dry_run=False)
+    assert (third, f"{third.path} is not what torchenv built there") in pruned.kept
+    with pytest.raises(WorkspaceError) as caught:
+        remove(["3"], workspace.store, workspace.running, replaceable)
+    assert caught.value.message == f"{third.path} is not what torchenv built there: it is left alone"
+    assert thesis.read_text() == "precious"
+    assert workspace.store.read().number(3) == third

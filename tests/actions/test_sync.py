@@ -1,0 +1,399 @@
+"""A machine takes the target that it is, and builds exactly what was locked, from wherever the files are."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.support.project import MINOR, Project, said_by
+from tests.support.wheels import Wheel
+
+from torchenv.installers import interpreter_in
+from torchenv.installers.pip import carried_pip
+from torchenv.installers.uv import uv_program
+from torchenv.lockfile.lock import Lock
+from torchenv.system.process import Command, Programs, together
+from torchenv.workspace.manifest import Manifest
+from torchenv.workspace.store import Store
+
+pytestmark = pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="the wheels are for Linux x86_64"
+)
+
+
+def manifest(team: Project, root: str = ".torchenv") -> Manifest:
+    return Store(team.directory / root).read()
+
+
+def files_in(environment: Path) -> Mapping[str, bytes]:
+    """Every file of site-packages, but for what says who installed it."""
+    (folder,) = environment.glob("lib/python3*/site-packages")
+    marks = {"INSTALLER", "RECORD", "REQUESTED", "_virtualenv.py", "_virtualenv.pth"}
+    return {
+        str(each.relative_to(folder)): each.read_bytes()
+        for each in folder.rglob("*")
+        if each.is_file() and each.name not in marks and each.suffix != ".pyc"
+    }
+
+
+def test_a_machine_takes_the_target_that_it_is_and_builds_what_was_locked(team: Project) -> None:
+    team.run("lock")
+    # What came since is not in the lock.
+    team.index.add("simple", Wheel(name="numpy", version="2.4.0"))
+    done = team.run("sync")
+    assert (done.code, done.out) == (0, "1"), done.said
+    (made,) = manifest(team).environments
+    assert (made.torch, made.backend, made.host) == ("2.15.0+cpu", "cpu", "linux-x86_64")
+    assert manifest(team).current is None
+    said = said_by(Path(made.path), "import torch, numpy; print(torch.__version__, numpy.__version__)")
+    assert said == "2.15.0+cpu 2.3.0"
+    assert Store(team.directory / ".torchenv").lock_path(1).read_bytes() == team.locks()["pylock.ci.toml"]
+
+
+def test_an_environment_that_equals_its_lock_is_not_made_again(team: Project) -> None:
+    team.run("lock")
+    team.run("sync")
+    team.index.forget()
+    again = team.run("sync")
+    assert (again.code, again.out) == (0, "1")
+    assert again.said.startswith("environment 1 (2.15.0-cpu-")
+    assert again.said.endswith(") equals its lock: nothing was made")
+    assert team.index.requests == []
+
+    used = team.run("sync", "--use", "--json")
+    assert used.json["made"] is False
+    assert manifest(team).current == 1
+    assert team.run("sync", "--use").code == 0
+    assert len(manifest(team).switches) == 1
+
+
+def test_a_new_lock_makes_a_new_environment_beside_the_one_in_use(team: Project) -> None:
+    team.run("lock")
+    team.run("sync", "--use")
+    before = manifest(team)
+    team.index.add("simple", Wheel(name="numpy", version="2.4.0"))
+    team.run("lock", "--upgrade", "numpy")
+    done = team.run("sync", "--use", "--json")
+    assert (done.code, done.json["made"], done.json["number"]) == (0, True, 2)
+    after = manifest(team)
+    assert (before.current, after.current) == (1, 2)
+    assert after.switches[-1].why == "sync"
+    assert said_by(Path(after.number(1).path), "import numpy; print(numpy.__version__)") == "2.3.0"
+
+
+def test_a_profile_that_is_no_longer_what_was_locked_is_told_and_the_lock_is_built(team: Project) -> None:
+    team.run("lock")
+    assert "note: the profile" not in team.run("sync", "--dry-run").said
+    team.change("torchenv.toml", 'requirements = ["lightning"]', 'requirements = ["lightning", "numpy"]')
+    done = team.run("sync", "--dry-run")
+    assert done.code == 0
+    assert done.said.splitlines()[0] == (
+        "note: the profile is no longer what was locked, and the locks are built as they are:"
+        " `torchenv lock --check` says what has changed"
+    )
+
+
+def test_several_that_sync_at_once_build_one_environment(team: Project) -> None:
+    team.run("lock")
+    words = (sys.executable, "-m", "torchenv", "sync", "--quiet")
+    runs = together(Programs(team.environ), [Command(words, cwd=team.directory)] * 4)
+    assert [(each.code, each.out) for each in runs] == [(0, "1\n")] * 4
+    assert [each.number for each in manifest(team).environments] == [1]
+
+
+def test_what_would_be_built_is_said_and_nothing_is_made(team: Project) -> None:
+    team.run("lock")
+    done = team.run("sync", "--dry-run")
+    assert done.out == "target ci (linux-x86_64, torch 2.15.0+cpu) would be built from pylock.ci.toml"
+    document = team.run("sync", "--dry-run", "--json").json
+    assert (document["schema"], document["target"], document["backend"]) == ("torchenv.plan/1", "ci", "cpu")
+    assert not (team.directory / ".torchenv").exists()
+
+
+def test_a_target_of_another_platform_is_refused(team: Project) -> None:
+    team.run("lock")
+    done = team.run("sync", "windows")
+    assert (done.code, done.said) == (
+        3,
+        (
+            "error: target windows is for windows-x86_64, and this machine is linux-x86_64\n"
+            "hint: `torchenv sync` without a name takes the target that suits it"
+        ),
+    )
+    assert not (team.directory / ".torchenv").exists()
+
+
+def test_a_target_by_name_is_built_for_a_machine_that_has_its_device_later(team: Project) -> None:
+    team.run("lock")
+    done = team.run("sync", "ada")
+    assert done.code == 0
+    assert "  unproven: it has not run on a device yet" in done.said.splitlines()
+
+
+def test_a_lock_that_was_changed_by_hand_is_not_built(team: Project) -> None:
+    team.run("lock")
+    team.change("pylock.ci.toml", "lightning-2.5.0", "lightning-2.5.1")
+    done = team.run("sync")
+    assert done.code == 2
+    assert done.said.splitlines()[-2] == (
+        "error: pylock.ci.toml was changed since it was locked (torchenv.lock.toml says so)"
+    )
+    assert manifest(team).environments == ()
+
+
+def test_a_pinned_wheel_that_vanished_is_named_before_anything_is_built(team: Project) -> None:
+    team.run("lock")
+    lock = Lock.parse(team.read("pylock.ada.toml"), "ada")
+    cudnn = next(each for each in lock.packages if each.name == "nvidia-cudnn-cu13")
+    team.index.remove("simple", "nvidia-cudnn-cu13")
+    team.index.add("simple", Wheel(name="nvidia-cudnn-cu13", version="9.24.0.43"))
+    done = team.run("sync", "ada")
+    assert done.code == 4
+    assert done.said.splitlines()[-2] == (
+        f"error: nvidia-cudnn-cu13==9.26.0.51 is no longer on {team.index.packages}: {cudnn.files[0].name}"
+        f" was at {cudnn.files[0].url} (sha256 {cudnn.files[0].sha256}); it still has 9.24.0.43"
+    )
+    assert not (team.directory / ".torchenv" / "envs").exists()
+
+
+def test_a_replaced_file_is_named_before_anything_is_built(team: Project) -> None:
+    team.run("lock")
+    other = Wheel(name="filelock", version="3.20.0", files={"filelock/__init__.py": "# other\n"})
+    team.index.add("simple", other)
+    done = team.run("sync")
+    assert done.code == 4
+    assert f"filelock==3.20.0 was replaced on {team.index.packages}: " in done.said
+    assert f"has sha256 {other.sha256}, and " in done.said
+    assert not (team.directory / ".torchenv" / "envs").exists()
+
+
+def test_a_file_whose_bytes_are_not_those_that_are_listed_is_not_installed(team: Project) -> None:
+    team.environ["UV_CACHE_DIR"] += "-of-the-one-who-locks"
+    team.run("lock")
+    team.environ["UV_CACHE_DIR"] += "-of-another"
+    team.index.damage("filelock-3.20.0-py3-none-any.whl")
+    done = team.run("sync")
+    assert done.code == 4
+    assert "filelock==3.20.0 is not the file that was locked: expected sha256 " in done.said
+    assert manifest(team).environments == ()
+
+
+def test_a_yanked_wheel_is_said_and_still_builds_what_was_locked(team: Project) -> None:
+    team.run("lock")
+    (numpy,) = (each for each in team.index.wheels("simple") if each.file_name.startswith("numpy-2.3.0"))
+    team.index.add("simple", replace(numpy, yanked=True))
+    done = team.run("sync")
+    assert done.code == 0
+    assert "note: numpy 2.3.0 was yanked: `torchenv lock` chooses another" in done.said.splitlines()
+
+
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+def test_what_was_fetched_builds_without_any_network(team: Project, installer: str) -> None:
+    team.run("lock")
+    fetched = team.run("fetch", "ci", "wheels")
+    assert fetched.code == 0, fetched.said
+    assert sorted(each.name.split("-")[0] for each in (team.directory / "wheels").iterdir()) == [
+        "filelock", "lightning", "numpy", "torch", "torchvision", "typing_extensions",
+    ]  # fmt: skip
+    team.index.forget()
+    team.environ["UV_CACHE_DIR"] += "-cold"
+    done = team.run("sync", "--offline", "--wheels", "wheels", "--installer", installer)
+    assert done.code == 0, done.said
+    assert team.index.requests == []
+    (made,) = manifest(team).environments
+    assert said_by(Path(made.path), "import torch; print(torch.__version__)") == "2.15.0+cpu"
+    # The record holds the lock of the team, not the way that its files took here.
+    assert made.lock is not None
+    assert made.lock in team.read("torchenv.lock.toml")
+
+
+def test_what_is_there_already_is_not_fetched_again_and_what_is_damaged_is(team: Project) -> None:
+    team.run("lock")
+    team.run("fetch", "ci", "wheels")
+    team.index.forget()
+    (team.directory / "wheels" / "filelock-3.20.0-py3-none-any.whl").write_bytes(b"half")
+    assert team.run("fetch", "ci", "wheels").said.splitlines()[0] == "bringing 1 of 6 files, 0 MiB"
+    assert team.index.wheels_fetched() == ["filelock-3.20.0-py3-none-any.whl"]
+
+
+def test_a_file_that_was_replaced_is_not_fetched(team: Project) -> None:
+    team.run("lock")
+    team.index.damage("filelock-3.20.0-py3-none-any.whl")
+    done = team.run("fetch", "ci", "wheels")
+    assert done.code == 4
+    assert "filelock-3.20.0-py3-none-any.whl is not the file that was locked: expected sha256 " in done.said
+    assert not any("filelock" in each.name for each in (team.directory / "wheels").iterdir())
+
+
+def test_a_directory_that_lacks_files_is_told_before_anything_is_built(team: Project) -> None:
+    team.run("lock")
+    team.run("fetch", "ci", "wheels")
+    (team.directory / "wheels" / "numpy-2.3.0-py3-none-any.whl").unlink()
+    done = team.run("sync", "--wheels", "wheels")
+    assert (done.code, done.said.splitlines()[-2:]) == (
+        2,
+        [
+            f"error: {team.directory}/wheels does not hold numpy-2.3.0-py3-none-any.whl",
+            "hint: bring them with `torchenv fetch TARGET DIR` where there is a network",
+        ],
+    )
+    assert not (team.directory / ".torchenv" / "envs").exists()
+
+
+def test_a_directory_with_a_damaged_file_is_told_before_anything_is_built(team: Project) -> None:
+    team.run("lock")
+    team.run("fetch", "ci", "wheels")
+    (team.directory / "wheels" / "numpy-2.3.0-py3-none-any.whl").write_bytes(b"half")
+    done = team.run("sync", "--wheels", "wheels")
+    wheels = f"{team.directory}/wheels"
+    assert (done.code, done.said.splitlines()[-2]) == (
+        2,
+        f"error: in {wheels} these are not the files that were locked: numpy-2.3.0-py3-none-any.whl",
+    )
+    assert not (team.directory / ".torchenv" / "envs").exists()
+
+
+def test_files_are_not_fetched_to_where_there_can_be_none(team: Project) -> None:
+    team.run("lock")
+    taken = team.directory / "wheels" / "numpy-2.3.0-py3-none-any.whl"
+    taken.mkdir(parents=True)
+    for directory, said in (
+        ("torchenv.toml", "torchenv.toml: File exists"),
+        ("wheels", f"{taken}: Is a directory"),
+    ):
+        done = team.run("fetch", "ci", directory)
+        assert done.code == 2
+        assert said in done.said
+
+
+def test_a_mirror_of_this_machine_serves_the_files_and_the_lock_stays(team: Project) -> None:
+    team.run("lock")
+    for name in team.index.places():
+        team.index.add(f"company/{name}", *team.index.wheels(name))
+    team.index.forget()
+    team.environ["UV_CACHE_DIR"] += "-cold"
+    company = f"{team.index.root}/company"
+    done = team.run("sync", TORCHENV_TORCH_INDEX=f"{company}/whl", TORCHENV_PACKAGE_INDEX=f"{company}/simple")
+    assert done.code == 0, done.said
+    assert team.index.requests
+    assert all(each.startswith("/company/") for each in team.index.requests)
+    (made,) = manifest(team).environments
+    assert made.lock is not None
+    assert made.lock in team.read("torchenv.lock.toml")
+
+
+def test_both_installers_make_the_same_files_from_one_lock(team: Project) -> None:
+    team.run("lock")
+    for installer in ("uv", "pip"):
+        done = team.run("sync", "rocm7-14", "--root", installer, "--installer", installer)
+        assert done.code == 0, done.said
+    by_uv, by_pip = (Path(manifest(team, root).environments[0].path) for root in ("uv", "pip"))
+    assert files_in(by_uv) == files_in(by_pip)
+    assert "torch/version.py" in files_in(by_uv)
+
+
+def test_each_lock_installs_without_torchenv(team: Project, tmp_path: Path) -> None:
+    team.run("lock")
+    run = Programs(team.environ)
+    uv = str(uv_program())
+    lock = str(team.directory / "pylock.ci.toml")
+
+    by_uv = tmp_path / "by uv"
+    run(Command((uv, "venv", "--no-config", "--python", sys.executable, str(by_uv)))).check("make it")
+    words = (uv, "pip", "sync", "--no-config", "--python", str(interpreter_in(by_uv)), lock)
+    run(Command(words)).check("install with uv alone")
+
+    by_pip = tmp_path / "by pip"
+    run(Command((uv, "venv", "--no-config", "--python", sys.executable, str(by_pip)))).check("make it")
+    pip = (str(interpreter_in(by_pip)), "-I", str(carried_pip() / "pip"), "install", "--no-compile")
+    asked = (*pip, "--no-deps", "--requirement", lock)
+    run(Command(asked, env={"PIP_CONFIG_FILE": os.devnull})).check("install with pip alone")
+
+    assert files_in(by_uv) == files_in(by_pip)
+    assert said_by(by_pip, "import torch; print(torch.__version__)") == "2.15.0+cpu"
+
+
+def test_no_target_for_this_platform_says_which_there_are(team: Project) -> None:
+    text = team.read("torchenv.toml")
+    start = text.index('[[target]]\nname = "mac"')
+    team.write("torchenv.toml", text[: text.index("[[target]]")] + text[start:])
+    team.run("lock")
+    done = team.run("sync")
+    assert (done.code, done.said.splitlines()[-2:]) == (
+        3,
+        [
+            "error: no target for linux-x86_64; targets are mac (darwin-arm64), windows (windows-x86_64)",
+            "hint: add a [[target]] for linux-x86_64 and run `torchenv lock`",
+        ],
+    )
+
+
+def test_no_target_that_suits_this_machine_says_why_of_each(team: Project) -> None:
+    text = team.read("torchenv.toml")
+    start, end = text.index('[[target]]\nname = "ci"'), text.index('[[target]]\nname = "mac"')
+    team.write("torchenv.toml", text[:start] + text[end:])
+    team.run("lock")
+    done = team.run("sync")
+    assert done.code == 3
+    assert done.said.splitlines()[-2] == (
+        "error: no target suits this host: ada: is for a device, and none was seen here;"
+        " v100: is for a device, and none was seen here; rocm7-14: is for a device, and none was seen here"
+    )
+
+
+def test_a_dockerfile_builds_the_same_environment(team: Project, tmp_path: Path) -> None:
+    team.run("lock")
+    written = team.run("export", "--dockerfile", "ci", "-o", "Dockerfile")
+    assert written.code == 0, written.said
+    text = team.read("Dockerfile")
+    steps = instructions(text)
+    assert [name for name, _ in steps] == [
+        "FROM", "RUN", "COPY", "RUN", "RUN", "RUN", "RUN", "ENV", "LABEL",
+    ]  # fmt: skip
+    assert steps[0] == ("FROM", f"--platform=linux/amd64 python:{MINOR}-slim")
+    assert 'torchenv.proven="false"' in steps[-1][1]
+    assert "# Unproven until it has run on a device" in text
+
+    # What the image would run, at another place and with the Python and the uv of this machine.
+    here = tmp_path / "image"
+    here.mkdir()
+    (here / "pylock.ci.toml").write_bytes(team.locks()["pylock.ci.toml"])
+    run = Programs({**team.environ, "PATH": f"{uv_program().parent}:{team.environ['PATH']}"})
+    for name, words in steps[3:]:
+        if name == "RUN":
+            line = words.replace("/opt/torchenv", shlex.quote(str(here))).replace("python3", sys.executable)
+            run(Command(("sh", "-c", line))).check(f"run {line}")
+    assert said_by(here / "env", "import torch; print(torch.__version__)") == "2.15.0+cpu"
+    team.run("sync")
+    assert files_in(here / "env") == files_in(Path(manifest(team).environments[0].path))
+
+
+def test_a_dockerfile_is_not_written_to_where_there_is_no_directory(team: Project) -> None:
+    team.run("lock")
+    done = team.run("export", "--dockerfile", "ci", "-o", "images/Dockerfile")
+    said = f"error: {team.directory}/images/Dockerfile cannot be written: No such file or directory"
+    assert (done.code, done.said.splitlines()[-1]) == (2, said)
+
+
+def test_an_image_for_another_system_is_refused(team: Project) -> None:
+    team.run("lock")
+    done = team.run("export", "--dockerfile", "windows")
+    assert (done.code, done.said) == (
+        2,
+        "error: target windows is for windows-x86_64\nhint: images are for linux-x86_64 and linux-aarch64",
+    )
+
+
+def instructions(text: str) -> list[tuple[str, str]]:
+    """Read a Dockerfile: each instruction in capitals, with its words; a line may go on in the next."""
+    joined = re.sub(r"\\\n\s*", "", "".join(f"{x}\n" for x in text.splitlines() if not x.startswith("#")))
+    found = [re.fullmatch(r"([A-Z]+) (.+)", line) for line in joined.splitlines() if line]
+    assert all(found), joined
+    return [(each[1], each[2]) for each in found if each]

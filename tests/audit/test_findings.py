@@ -1,0 +1,219 @@
+"""What holds for every rule: suppression, places, files that cannot be read, sound needles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchenv.audit import (
+    RULES,
+    Breakages,
+    Finding,
+    Kind,
+    Report,
+    Severity,
+    Unread,
+    audit_content,
+    kind_of,
+)
+from torchenv.audit.rule import needle_test
+from torchenv.errors import InputError
+
+
+def rules_of(content: str, breakages: Breakages, kind: Kind = Kind.PYTHON) -> list[str]:
+    result = audit_content("a.py", kind, content.encode(), breakages)
+    assert not isinstance(result, Unread), result.why
+    return [each.rule for each in result]
+
+
+IMPORT = "import torch.distributed as dist\n"
+
+
+def test_a_comment_on_the_line_suppresses_the_rules_it_names(breakages: Breakages) -> None:
+    call = 'dist.init_process_group("nccl")'
+    assert rules_of(IMPORT + call, breakages) == ["nccl-rewritten", "one-device"]
+    one = f"{call}  # torchenv: ignore[one-device]"
+    assert rules_of(IMPORT + one, breakages) == ["nccl-rewritten"]
+    both = f"{call}  # torchenv: ignore[one-device, nccl-rewritten]"
+    assert rules_of(IMPORT + both, breakages) == []
+
+
+def test_a_comment_alone_speaks_for_the_next_line(breakages: Breakages) -> None:
+    code = '# torchenv: ignore[one-device]\ndist.init_process_group("nccl")\n'
+    assert rules_of(IMPORT + code, breakages) == ["nccl-rewritten"]
+
+
+def test_a_comment_anywhere_in_a_long_call_suppresses_it(breakages: Breakages) -> None:
+    code = 'dist.init_process_group(\n    "nccl",  # torchenv: ignore[one-device]\n)\n'
+    assert rules_of(IMPORT + code, breakages) == ["nccl-rewritten"]
+
+
+def test_a_comment_without_names_suppresses_nothing(breakages: Breakages) -> None:
+    code = 'dist.init_process_group("nccl")  # torchenv: ignore[]\n'
+    assert rules_of(IMPORT + code, breakages) == ["nccl-rewritten", "one-device"]
+
+
+def test_other_languages_suppress_in_their_own_comments(breakages: Breakages) -> None:
+    code = "curandCreateGenerator(&g, t);  // torchenv: ignore[curand-build]\n"
+    assert rules_of(code, breakages, Kind.CODE) == []
+
+
+def test_columns_count_letters_and_not_bytes(breakages: Breakages) -> None:
+    code = 'import torch\nname = "größe"; d = torch.device("mps")\n'.encode()
+    result = audit_content("a.py", Kind.PYTHON, code, breakages)
+    assert not isinstance(result, Unread)
+    assert [(each.line, each.column) for each in result] == [(2, 21)]
+
+
+def test_a_finding_says_why_and_what_to_do(breakages: Breakages) -> None:
+    content = b"torch==2.15.0+cu126\n"
+    assert audit_content("requirements.txt", Kind.REQUIREMENTS, content, breakages) == (
+        Finding(
+            path="requirements.txt",
+            line=1,
+            column=1,
+            rule="removed-label",
+            severity=Severity.ERROR,
+            why="`torch==2.15.0+cu126` is built for cu126, for which torch 2.15.0 is not published"
+            " (its last torch is 2.14.1)",
+            remedy="take the label +cu132, or torch==2.14.1+cu126",
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "why"),
+    [
+        (Kind.PYTHON, "torch\nx = y('mps'\n", "not Python: line 2: '(' was never closed"),
+        (Kind.PYTHON, "torch\nx = 'mps'" + ".y" * 5000, "nested too deeply to be followed"),
+        (Kind.PYPROJECT, "torch+cu126 = [", "not valid TOML"),
+        (Kind.YAML, "TORCH_NCCL_: [", "not YAML"),
+        (Kind.NOTEBOOK, "torch 'mps' {", "not a Jupyter notebook of format 4"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_judged_is_told(
+    breakages: Breakages, kind: Kind, content: str, why: str
+) -> None:
+    result = audit_content("it", kind, content.encode(), breakages)
+    assert isinstance(result, Unread)
+    assert result.why.startswith(why)
+
+
+def test_a_file_that_no_rule_can_hit_is_not_parsed(breakages: Breakages) -> None:
+    assert audit_content("a.py", Kind.PYTHON, b"this is ( not Python", breakages) == ()
+
+
+def test_a_cell_that_is_not_python_does_not_hide_the_others(breakages: Breakages) -> None:
+    cells = ["this is ( not Python", "import torch", "%matplotlib inline\nd = torch.device('mps')"]
+    listed = ",\n".join(f'{{"cell_type": "code", "source": {quoted(each)}}}' for each in cells)
+    notebook = f'{{"cells": [{listed}]}}'
+    result = audit_content("a.ipynb", Kind.NOTEBOOK, notebook.encode(), breakages)
+    assert not isinstance(result, Unread)
+    assert [(each.rule, each.line) for each in result] == [("mps-floor", 3)]
+
+
+def quoted(text: str) -> str:
+    import json
+
+    return json.dumps(text)
+
+
+def test_every_fact_of_a_rule_gets_past_its_needles(breakages: Breakages) -> None:
+    named = {
+        "removed-name": [*breakages.removed_names, *breakages.removed_members],
+        "removed-header": breakages.removed_headers,
+        "checkpoint-trainer": [each.call for each in breakages.trainers],
+        "companion": [f"{each.name} {each.refuses}" for each in breakages.companions],
+        "nccl-legacy": [breakages.nccl.legacy],
+        "nccl-switch": [breakages.nccl.switch],
+        "nccl-settings": [breakages.nccl.settings],
+        "nested-load": [f"{each} load" for each in breakages.nested.makers],
+        "removed-label": [f"torch==2.15.0+{each}" for each in breakages.left],
+    }
+    rules = {each.name: each for each in RULES}
+    for name, facts in named.items():
+        for fact in facts:
+            rule = rules[name]
+            kind = next(iter(rule.kinds))
+            assert rule.may_hit(kind, needle_test(fact.encode())), f"{name}: {fact}"
+
+
+FRAGMENTS = [
+    "import torch.distributed as dist", "from torch import *", "dist.init_process_group(", ")",
+    "(", "[", "]", "{", "}", "pip install torch",
+    " --index-url https://download.pytorch.org/whl/cu126", "torch==2.15.0+cu126", "'", "\"", ":",
+    "\n", "\n  ", "- ", "#", "\\", "&", "*", "|", "=", ">=3.10", "python", "requires-python",
+    "dependencies", "[project]", "[options]", "name", "value", "env", "FROM python:3.10", "ENV",
+    "TORCH_NCCL_A", "\t", "\0", "é", ",", "{\"cells\": [{\"cell_type\": \"code\", \"source\": \"",
+    "\"}]}", "x = lambda y: ", "for n in x:", "match x:", "case ", "#[[", "]]", "/*", "*/",
+    "curandCreateGenerator(", "target_link_libraries(", "nccl-legacy", "macos-14", "mps",
+]  # fmt: skip
+
+
+@given(
+    kind=st.sampled_from([each for each in Kind if each is not Kind.NATIVE]),
+    parts=st.lists(st.sampled_from(FRAGMENTS), max_size=30),
+)
+def test_any_file_is_judged_or_told_and_never_stops_the_audit(
+    breakages: Breakages, kind: Kind, parts: list[str]
+) -> None:
+    everything = [replace(rule, kinds=frozenset(Kind), needles=((),)) for rule in RULES]
+    result = audit_content("it", kind, "".join(parts).encode(), breakages, everything)
+    assert isinstance(result, Unread | tuple)
+
+
+def test_every_rule_has_its_own_name_and_its_own_tests() -> None:
+    from pathlib import Path
+
+    names = [each.name for each in RULES]
+    assert len(names) == len(set(names))
+    tested = {path.stem for path in Path(__file__).parent.glob("rules/test_*.py")}
+    assert {f"test_{name.replace('-', '_')}" for name in names} == tested
+
+
+def test_the_facts_are_of_one_release_and_an_unknown_one_is_refused(breakages: Breakages) -> None:
+    assert str(breakages.version) == "2.15.0"
+    text = 'schema = 1\n[[release]]\nversion = "2.15.0"\n'
+    with pytest.raises(InputError) as error:
+        Breakages.read(text, "breakages.toml", "2.99")
+    assert error.value.message == "breakages.toml: nothing is known of what torch 2.99 breaks"
+    assert error.value.hint == "audit for one of 2.15.0"
+
+
+def test_a_report_gives_what_matters_as_much_as_asked() -> None:
+    found = tuple(
+        Finding(path="a", line=1, column=1, rule="r", severity=each, why="", remedy="") for each in Severity
+    )
+    report = Report(release="2.15.0", files=1, findings=found)
+    assert [str(each.severity) for each in report.at_least(Severity.WARNING)] == [
+        "warning",
+        "error",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("src/a.py", Kind.PYTHON),
+        ("setup.py", Kind.SETUP_PY),
+        ("requirements-dev.txt", Kind.REQUIREMENTS),
+        ("requirements/gpu/base.in", Kind.REQUIREMENTS),
+        ("notes.txt", Kind.PROSE),
+        ("pylock.train.toml", Kind.LOCK),
+        ("docker/Dockerfile.gpu", Kind.DOCKERFILE),
+        (".github/workflows/test.yml", Kind.CI),
+        (".gitlab-ci.yml", Kind.CI),
+        ("env/environment.yaml", Kind.YAML),
+        ("lib/libmine.so.1.2", Kind.NATIVE),
+        ("lib/_C.cpython-312-x86_64-linux-gnu.so", Kind.NATIVE),
+        ("a/CMakeLists.txt", Kind.CMAKE),
+        ("kernels/noise.cuh", Kind.CODE),
+        ("data.bin", None),
+        ("other.toml", None),
+    ],
+)
+def test_a_file_is_known_by_its_name(path: str, kind: Kind | None) -> None:
+    assert kind_of(path) is kind

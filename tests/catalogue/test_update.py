@@ -1,0 +1,73 @@
+"""What the indexes correct is written into the user's own catalogue, and is then what holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tomlkit
+from tests.catalogue.test_check import CATALOGUE, DOCUMENT, ROOT, SERVED, fetching
+
+from torchenv.actions.catalogue import check
+from torchenv.actions.update_catalogue import corrections, write
+from torchenv.catalogue import parse
+from torchenv.catalogue.resources import laid_over
+from torchenv.system.documents import Table
+
+OTHERWISE = {
+    **SERVED,
+    "cu132/torch": [
+        "torch-2.15.0+cu132-cp311-cp311-manylinux_2_28_x86_64.whl",
+        "torch-2.15.0+cu132-cp314-cp314t-manylinux_2_28_x86_64.whl",
+        "torch-2.15.0+cu132-cp315-cp315-manylinux_2_28_x86_64.whl",
+        "torch-2.15.0+cu132-cp311-cp311-manylinux_2_28_aarch64.whl",
+        "torch-2.16.0+cu132-cp312-cp312-manylinux_2_28_x86_64.whl",
+    ],
+    "cu132/torchaudio": ["torchaudio-2.11.1+cu132-py3-none-manylinux_2_28_x86_64.whl"],
+    "cpu/torchaudio": [],
+}
+
+
+def corrected() -> dict[str, object]:
+    """Learn from an index that serves otherwise."""
+    return corrections(CATALOGUE, check(CATALOGUE, fetching(OTHERWISE), ROOT))
+
+
+def test_only_what_the_index_itself_shows_is_corrected() -> None:
+    assert corrected() == {
+        "schema": 1,
+        "release": [
+            {
+                "version": "2.15.0",
+                "backend": [
+                    {
+                        "tag": "cu132",
+                        "platforms": ["linux-aarch64", "linux-x86_64"],
+                        "pythons": ["3.11", "3.14t", "3.15"],
+                    }
+                ],
+                "companion": [{"name": "torchaudio", "backends": ["cu132"], "missing": ["cpu"]}],
+            }
+        ],
+    }
+
+
+def test_an_index_that_agrees_corrects_nothing() -> None:
+    assert corrections(CATALOGUE, check(CATALOGUE, fetching(SERVED), ROOT)) == {}
+
+
+def test_what_was_written_holds_and_leaves_nothing_to_correct(tmp_path: Path) -> None:
+    path = tmp_path / "settings" / "catalogue.toml"
+    write(path, corrected())
+    text = path.read_text("utf-8")
+    assert text.startswith("# What PyTorch's indexes serve,")
+    own = Table.from_toml(text, "own").raw()
+    packaged = Table.from_toml(DOCUMENT, "catalogue.toml").raw()
+    merged = parse(Table(laid_over(packaged, own), "merged"))
+    assert corrections(merged, check(merged, fetching(OTHERWISE), ROOT)) == {}
+
+
+def test_entries_of_the_users_own_stay() -> None:
+    before = tomlkit.parse('schema = 1\n[[release]]\nversion = "2.15.0"\ndate = "2026-10-29"\n').unwrap()
+    (release,) = laid_over(before, corrected())["release"]
+    assert release["date"] == "2026-10-29"
+    assert release["backend"][0]["tag"] == "cu132"

@@ -1,0 +1,174 @@
+"""The hook of `run --write-for` reaches every Python below, and changes one module of one torch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from torchenv.actions.write_for import HOOK, write_for
+from torchenv.environment.base_python import BasePython
+from torchenv.errors import InputError, NothingSuits
+from torchenv.system.process import Command, Completed, Programs
+from torchenv.workspace.records import Environment, Kind, State
+
+# What torch.distributed.checkpoint.metadata of 2.15 has that counts here.
+METADATA = """
+class TensorProperties:
+    def __getstate__(self):
+        return ("dtype", "layout", False, "memory", False, (3, 1))
+
+class StorageMeta:
+    def __init__(self, checkpoint_id):
+        self.checkpoint_id = checkpoint_id
+"""
+
+ASK = """
+import json, sys
+import torch.distributed.checkpoint.metadata as metadata
+state = metadata.TensorProperties().__getstate__()
+print(json.dumps({"items": len(state), "file": metadata.__file__, "path": sys.path}))
+"""
+
+
+def environment(torch: str | None) -> Environment:
+    return Environment(
+        number=2,
+        name="trained",
+        kind=Kind.BUILT,
+        state=State.READY,
+        path="/trained",
+        python=BasePython("3.12.7", "/usr/bin/python3.12"),
+        torch=torch,
+        created=datetime(2026, 11, 30, 8, tzinfo=UTC),
+    )
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A directory with a package that looks like torch 2.15.0."""
+    package = tmp_path / "site" / "torch" / "distributed" / "checkpoint"
+    package.mkdir(parents=True)
+    for directory in (package, package.parent):
+        (directory / "__init__.py").write_text("")
+    (package / "metadata.py").write_text(METADATA)
+    put_torch(tmp_path / "site", "2.15.0+cu132")
+    return tmp_path / "site"
+
+
+def put_torch(site: Path, version: str) -> None:
+    (site / "torch" / "__init__.py").write_text(f"__version__ = {version!r}\n")
+
+
+def run(site: Path, variables: Mapping[str, str], code: str = ASK) -> Completed:
+    # PYTHONPATH is all that the hook may take up; the package stands in for what is installed.
+    path = f"{variables['PYTHONPATH']}:{site}" if "PYTHONPATH" in variables else str(site)
+    env = {**variables, "PYTHONPATH": path}
+    return Programs({"PATH": ""})(Command((sys.executable, "-B", "-c", code), env=env))
+
+
+def items(done: Completed) -> int:
+    answer: int = json.loads(done.check("ask"))["items"]
+    return answer
+
+
+def test_with_the_hook_the_state_has_five_items_and_without_it_six(site: Path) -> None:
+    changed = write_for("2.14", environment("2.15.0+cu132"))
+    assert changed.says == "distributed checkpoints are written for torch 2.14 here: without strides"
+    assert items(run(site, changed.variables)) == 5
+    assert items(run(site, {})) == 6
+
+
+def test_the_hook_is_nowhere_on_the_path_and_torch_is_where_it_was(site: Path) -> None:
+    variables = write_for("2.14", environment("2.15.0")).variables
+    with_hook, without = (json.loads(run(site, each).check("ask")) for each in (variables, {}))
+    assert with_hook["file"] == without["file"]
+    assert str(HOOK) not in with_hook["path"]
+    assert with_hook["path"] == without["path"]
+
+
+def test_a_process_that_a_process_starts_writes_so_too(site: Path) -> None:
+    code = f"""
+import subprocess, sys
+sys.exit(subprocess.run([sys.executable, "-B", "-c", {ASK!r}]).returncode)
+"""
+    variables = write_for("2.14", environment("2.15.0")).variables
+    assert items(run(site, variables, code)) == 5
+
+
+def test_a_sitecustomize_of_the_users_own_still_runs(site: Path) -> None:
+    (site / "sitecustomize.py").write_text("import sys\nsys.users_own = True\n")
+    own = str(site / "sitecustomize.py")
+    code = f"import sys\nassert sys.users_own\nassert sys.modules['sitecustomize'].__file__ == {own!r}\n"
+    variables = write_for("2.14", environment("2.15.0")).variables
+    assert items(run(site, variables, code + ASK)) == 5
+
+
+def test_an_error_in_the_users_own_is_not_swallowed(site: Path) -> None:
+    (site / "sitecustomize.py").write_text("import not_there_at_all\n")
+    done = run(site, write_for("2.14", environment("2.15.0")).variables, "pass")
+    assert "No module named 'not_there_at_all'" in done.err
+
+
+def test_an_older_torch_is_left_as_it_is(site: Path) -> None:
+    variables = write_for("2.14", environment("2.15.0")).variables
+    put_torch(site, "2.14.1+cu126")
+    assert items(run(site, variables)) == 6  # as this stand-in does
+
+
+def test_a_torch_that_was_put_in_place_since_is_refused_unless_forced(site: Path) -> None:
+    put_torch(site, "2.16.0")
+    done = run(site, write_for("2.14", environment("2.15.0")).variables)
+    assert done.code == 1
+    assert done.err.strip().splitlines()[-1] == (
+        "ImportError: `torchenv run --write-for` was not tested with torch 2.16.0;"
+        " `--force` uses it all the same"
+    )
+    assert items(run(site, write_for("2.14", environment("2.15.0"), force=True).variables)) == 5
+
+
+def test_the_path_that_only_python_3_13_has_is_written_as_text(site: Path) -> None:
+    code = """
+import json, pathlib
+import torch.distributed.checkpoint.metadata as metadata
+class Path: pass
+Path.__module__ = "pathlib._local"
+Path.__str__ = lambda self: "/runs/a"
+print(json.dumps([
+    metadata.StorageMeta(Path()).__getstate__(), metadata.StorageMeta("/runs/b").__getstate__(),
+]))
+"""
+    done = run(site, write_for("2.14", environment("2.15.0")).variables, code)
+    assert json.loads(done.check("ask")) == [{"checkpoint_id": "/runs/a"}, {"checkpoint_id": "/runs/b"}]
+
+
+@pytest.mark.parametrize(
+    ("target", "torch", "says"),
+    [
+        ("2.14", "2.14.1+cu126", "torch 2.14.1+cu126 writes no strides: nothing is changed for torch 2.14"),
+        ("2.15", "2.15.0+cu132", "torch 2.15 reads what 2.15.0+cu132 writes: nothing is changed"),
+    ],
+)
+def test_where_nothing_is_needed_nothing_is_changed(target: str, torch: str, says: str) -> None:
+    changed = write_for(target, environment(torch))
+    assert (changed.variables, changed.says) == ({}, says)
+
+
+def test_what_it_was_not_tested_with_is_refused() -> None:
+    with pytest.raises(NothingSuits) as raised:
+        write_for("2.14", environment("2.16.0"))
+    assert str(raised.value) == "writing for torch 2.14 was not tested with torch 2.16.0"
+    with pytest.raises(NothingSuits) as raised:
+        write_for("2.3", environment("2.15.0"))
+    assert str(raised.value) == (
+        "torch 2.3 does not read what torch 2.15.0 writes, with strides or without:"
+        " its metadata names StorageMeta, which torch 2.4 added"
+    )
+    with pytest.raises(NothingSuits):
+        write_for("2.14", environment(None))
+    with pytest.raises(InputError):
+        write_for("old", environment("2.15.0"))

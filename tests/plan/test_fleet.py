@@ -1,0 +1,186 @@
+"""Targets decided for machines that are not at hand, the one that a machine is, and one plan for a fleet."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.plan.hosts import CATALOGUE, linux, nvidia, recorded
+
+from torchenv.errors import InputError
+from torchenv.lockfile.lockset import LockedTarget
+from torchenv.plan import Outcome, Plan, Question
+from torchenv.plan.fleet import Fleet, fleet
+from torchenv.plan.targets import best, fits, planned, unsupported, wish_of
+from torchenv.profile.model import Profile, Target, Torch
+from torchenv.render.fleet import fleet_text
+
+PROFILE = Profile(name="team", torch=Torch(version="2.15"))
+
+
+def decided(**target: Any) -> Plan:
+    """Decide for a target on Linux with Python 3.12, unless the test says otherwise."""
+    asked = Target(**{"name": "t", "platform": "linux-x86_64", "python": "3.12", **target})
+    return planned(asked, PROFILE, CATALOGUE, packages=(), torch_index=None)
+
+
+def choice(plan: Plan) -> str | None:
+    return plan.build.name if plan.build else None
+
+
+@pytest.mark.parametrize(
+    ("target", "environment"),
+    [
+        ({}, "2.15.0-cpu-py3.12"),
+        ({"backend": "cu132"}, "2.15.0-cu132-py3.12"),
+        ({"backend": "cu126"}, "2.14.1-cu126-py3.12"),
+        ({"backend": "cu132", "torch": "2.14"}, "2.14.1-cu132-py3.12"),
+        ({"backend": "rocm7.14", "python": "3.14t"}, "2.15.0-rocm7.14-py3.14t"),
+        ({"platform": "darwin-arm64"}, "2.15.0-cpu-py3.12"),
+        ({"platform": "windows-x86_64", "backend": "cu132"}, "2.15.0-cu132-py3.12"),
+        ({"platform": "linux-aarch64", "backend": "cu132"}, "2.15.0-cu132-py3.12"),
+        ({"capability": "8.9"}, "2.15.0-cu132-py3.12"),
+        ({"capability": "7.0"}, "2.14.1-cu126-py3.12"),
+        ({"capability": "gfx942"}, "2.15.0-rocm7.14-py3.12"),
+        ({"capability": "gfx906"}, "2.14.1-rocm7.2-py3.12"),
+        ({"index": "packages", "backend": "cu132"}, "2.15.0-cu132-py3.12"),
+        ({"index": "packages", "platform": "windows-x86_64"}, "2.15.0-cpu-py3.12"),
+    ],
+)
+def test_a_target_is_what_such_a_machine_needs(target: dict[str, str], environment: str) -> None:
+    assert choice(decided(**target)) == environment
+
+
+def test_the_package_indexs_own_build_is_taken_only_where_a_target_says_so() -> None:
+    ours, theirs = decided(backend="cu132").build, decided(backend="cu132", index="packages").build
+    assert ours is not None
+    assert theirs is not None
+    assert ours.index == "https://download.pytorch.org/whl/cu132"
+    assert (theirs.index, theirs.requirements) == (None, ("torch==2.15.0",))
+
+
+def test_a_platform_without_wheels_is_told_apart_from_what_cannot_be_met() -> None:
+    intel_mac = decided(platform="darwin-x86_64")
+    assert intel_mac.outcome is Outcome.BLOCKED
+    assert unsupported(intel_mac) == "PyTorch has published no wheel for macOS x86_64 since 2.2.2"
+    old_python = decided(python="3.9")
+    assert old_python.outcome is Outcome.BLOCKED
+    assert unsupported(old_python) is None
+
+
+def test_an_unknown_platform_is_answered_with_the_nearest_one() -> None:
+    with pytest.raises(InputError) as caught:
+        decided(platform="linux-x86-64")
+    assert str(caught.value) == "target t: 'linux-x86-64' is not a platform"
+    assert caught.value.hint == "did you mean `linux-x86_64`?"
+
+
+def locked(name: str, torch: str, backend: str, platform: str = "linux-x86_64") -> LockedTarget:
+    return LockedTarget(
+        name=name, platform=platform, python="3.12", torch=torch, backend=backend, lock="sha256:0"
+    )
+
+
+LOCKED = (
+    locked("ci", "2.15.0+cpu", "cpu"),
+    locked("v100", "2.14.1+cu126", "cu126"),
+    locked("ada", "2.15.0+cu132", "cu132"),
+    locked("mac", "2.15.0", "cpu", "darwin-arm64"),
+    locked("mac-14", "2.14.1", "cpu", "darwin-arm64"),
+)
+
+
+def chosen(host: str, profile: Profile = PROFILE) -> str | None:
+    """The locked target that a recorded host takes."""
+    ask = Question(host=recorded(host), wish=wish_of(profile, torch_index=None), catalogue=CATALOGUE)
+    fit = best(fits(LOCKED, ask), ask)
+    return fit.target.name if fit else None
+
+
+@pytest.mark.parametrize(
+    ("host", "target"),
+    [
+        ("cpu-only-linux", "ci"),
+        ("login-node", "ci"),
+        ("rtx-4090-driver-580", "ada"),
+        ("v100-driver-580", "v100"),
+        ("h100-driver-550", "v100"),
+        ("m2-macos-15", "mac"),
+        ("m2-macos-14", "mac-14"),
+        # An accelerator is never silently lost to the CPU's target, nor is the nearest one taken.
+        ("mi300x", None),
+        ("rtx-5090-driver-570", None),
+        ("cpu-only-windows", None),
+    ],
+)
+def test_a_machine_takes_the_newest_target_that_serves_it(host: str, target: str | None) -> None:
+    assert chosen(host) == target
+
+
+def gathered(*names: str) -> Fleet:
+    return fleet({name: recorded(name) for name in names}, wish_of(PROFILE, torch_index=None), CATALOGUE)
+
+
+def test_a_fleet_is_one_table_and_the_fewest_targets() -> None:
+    found = gathered("v100-driver-580", "rtx-4090-driver-580", "m2-macos-15", "h100-driver-550")
+    assert re.sub(r" {2,}", "  ", fleet_text(found)) == (
+        "host  torch  backend  target  reason\n"
+        "v100-driver-580  2.14.1  cu126  cu126  torch 2.15.0 (cu132): has no kernels for"
+        " Tesla V100-SXM2-32GB (compute capability 7.0); its code starts at 7.5\n"
+        "rtx-4090-driver-580  2.15.0  cu132  cu132  as requested\n"
+        "m2-macos-15  2.15.0  cpu  cpu-darwin-arm64  as requested\n"
+        "h100-driver-550  2.14.1  cu126  cu126  torch 2.15.0 (cu132): needs driver 580 or newer,"
+        " this host has 550.54.15\n"
+        "the fewest targets that serve them all: 2\n"
+        "  cpu-darwin-arm64 (torch 2.15.0, darwin-arm64, Python 3.12) serves m2-macos-15\n"
+        "  cu126 (torch 2.14.1, linux-x86_64, Python 3.12) serves v100-driver-580, rtx-4090-driver-580,"
+        " h100-driver-550, and holds back rtx-4090-driver-580\n"
+        "h100-driver-550: driver 580 or newer opens torch 2.15"
+    )
+
+
+def test_a_machine_that_nothing_serves_is_told_what_would() -> None:
+    found = gathered("cpu-only-linux", "rtx-5090-driver-570")
+    assert [each.name for each in found.left_out] == ["rtx-5090-driver-570"]
+    assert [each.name for each in found.targets] == ["cpu"]
+    row = found.to_document()["hosts"][1]
+    assert (row["outcome"], row["torch"], row["target"]) == ("blocked", None, None)
+    assert row["opens"] == (
+        "torch 2.13.0 (cu129) would serve: `torchenv create 2.13.0`; driver 580 or newer opens torch 2.15"
+    )
+
+
+def test_a_build_for_devices_serves_no_machine_without_them() -> None:
+    found = gathered("cpu-only-linux", "mi300x")
+    assert {each.name: each.served_by.name for each in found.members if each.served_by} == {
+        "cpu-only-linux": "cpu",
+        "mi300x": "rocm7-14",
+    }
+
+
+def test_the_targets_that_a_profile_lacks_are_named_once() -> None:
+    profile = replace(
+        PROFILE, targets=(Target(name="v", platform="linux-x86_64", python="3.11", backend="cu126"),)
+    )
+    found = gathered("v100-driver-580", "m2-macos-15", "m2-macos-14", "rtx-4090-driver-580", "mig-a100")
+    assert [(each.name, each.backend, each.torch) for each in found.needed(profile)] == [
+        ("cpu-darwin-arm64", "cpu", None),
+        ("cpu-darwin-arm64-2-14", "cpu", "2.14"),
+        ("cu132", "cu132", None),
+    ]
+
+
+def test_a_large_fleet_of_many_kinds_is_answered_too() -> None:
+    hosts = {}
+    for minor in range(11, 15):
+        for n, driver in enumerate(("535.104", "550.54", "580.65.06", "595.45.04", "615.71")):
+            card = ("NVIDIA GeForce RTX 4090", "8.9")
+            hosts[f"{minor}-{n}"] = linux(f"3.{minor}.1", nvidia=nvidia(driver, card))
+        hosts[f"{minor}-cpu"] = linux(f"3.{minor}.1")
+    found = fleet(hosts, wish_of(PROFILE, torch_index=None), CATALOGUE)
+    assert not found.left_out
+    assert all(each.served_by for each in found.members)
+    # Whatever driver and Python each has today, one CUDA build and the CPU's serve them.
+    assert len(found.targets) == 2

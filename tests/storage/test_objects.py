@@ -1,0 +1,154 @@
+"""Object stores are scanned, kept from and copied to as directories are: in memory, and S3 on a port."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+from tests.checkpoints.support import CASES
+from tests.support.checkpoints import contents, save
+
+from torchenv.actions.downgrade import Copied, Target, downgrade
+from torchenv.actions.lifeboat import digest_of, hash_files
+from torchenv.checkpoints.scan import scan
+from torchenv.checkpoints.scan.runs import runs_of
+from torchenv.errors import InputError
+from torchenv.storage import Carried, place
+
+OLD = Target(torch="2.14", python="3.11.7", system="linux")
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[str]:
+    """Serve S3 on a loopback port."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(params=["memory", "s3"])
+def bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Give an address below which nothing is yet."""
+    name = f"bucket-{uuid.uuid4()}"
+    if request.param == "s3":
+        # Every S3 client takes its server and its keys from these.
+        monkeypatch.setenv("AWS_ENDPOINT_URL", request.getfixturevalue("s3"))
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        fsspec.filesystem("s3").mkdir(name)
+    return f"{request.param}://{name}"
+
+
+def put(directory: Path, address: str) -> str:
+    store, path = fsspec.core.url_to_fs(address)
+    for file in directory.iterdir():
+        store.pipe_file(f"{path}/{file.name}", file.read_bytes())
+    return address
+
+
+def names(address: str) -> list[str]:
+    return list(place(address).files())
+
+
+def copied(source: str, to: str | None = None) -> Copied:
+    return downgrade(source, OLD, to=to, progress=lambda *_: None)
+
+
+def test_runs_in_an_object_store_are_found(bucket: str) -> None:
+    put(CASES / "dcp-2.14.1", f"{bucket}/runs/a/step-100")
+    put(CASES / "dcp-2.15.0", f"{bucket}/runs/a/step-200")
+    put(CASES / "dcp-missingshard", f"{bucket}/runs/a/step-300")
+    index = scan([place(f"{bucket}/runs")], None, lambda _: None)
+    (run,) = runs_of(index, str)
+    assert run.path == f"{bucket}/runs/a"
+    assert [(each.name, each.complete) for each in run.saves] == [
+        ("step-100", True),
+        ("step-200", True),
+        ("step-300", False),
+    ]
+    again = scan([place(f"{bucket}/runs")], index, lambda _: None)
+    assert (index.read, again.read, again.roots) == (3, 0, index.roots)
+
+
+def test_a_changed_object_is_read_again(bucket: str) -> None:
+    put(CASES / "dcp-2.14.1", f"{bucket}/runs/a/step-100")
+    first = scan([place(f"{bucket}/runs")], None, lambda _: None)
+    put(CASES / "dcp-truncmeta", f"{bucket}/runs/a/step-100")
+    again = scan([place(f"{bucket}/runs")], first, lambda _: None)
+    ((*_, found),) = again
+    assert (again.read, found.state) == (1, "corrupt")
+
+
+def test_a_copy_is_made_within_the_store(bucket: str) -> None:
+    source = put(CASES / "dcp-2.15.0", f"{bucket}/runs/a/step-200")
+    before = hash_files(place(source), lambda *_: None)
+    made = copied(source)
+    assert (made.copy, made.made, made.carried) == (f"{source}-for-2.14", True, frozenset({Carried.COPIED}))
+    assert names(made.copy) == [".metadata", "__0_0.distcp"]
+    assert copied(source).why == "the copy is there already"
+    assert hash_files(place(source), lambda *_: None) == before
+
+
+def test_a_copy_is_made_to_and_from_a_store(bucket: str, tmp_path: Path) -> None:
+    local = save(tmp_path / "step-200", "dcp-2.15.0")
+    up = copied(str(local), f"{bucket}/up")
+    down = copied(put(local, f"{bucket}/runs/step-200"), str(tmp_path / "down"))
+    digests = {
+        digest_of(hash_files(place(each.copy), lambda *_: None)) for each in (up, down, copied(str(local)))
+    }
+    assert len(digests) == 1
+
+
+def test_what_a_stopped_copy_left_in_a_store_is_finished(bucket: str) -> None:
+    source = put(CASES / "dcp-2.15.0", f"{bucket}/runs/a/step-200")
+    store, path = fsspec.core.url_to_fs(f"{source}-for-2.14")
+    # Its shards came first: without .metadata nobody takes it for a checkpoint.
+    store.pipe_file(f"{path}/__0_0.distcp", b"half")
+    assert copied(source).made
+
+
+def test_a_copy_that_was_stopped_is_no_checkpoint(bucket: str) -> None:
+    source = put(CASES / "dcp-2.15.0", f"{bucket}/runs/a/step-200")
+
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        downgrade(source, OLD, progress=stop)
+    assert not place(f"{source}-for-2.14").exists()
+
+
+def test_a_root_that_is_not_in_the_store_is_named(bucket: str) -> None:
+    with pytest.raises(InputError) as raised:
+        scan([place(f"{bucket}/none")], None, lambda _: None)
+    assert str(raised.value) == f"{bucket}/none is not there"
+
+
+@pytest.mark.parametrize(
+    ("address", "hint"),
+    [("gs://bucket/runs", "install torchenv[gs]"), ("abfs://bucket/runs", "install torchenv[azure]")],
+)
+def test_what_is_not_installed_is_named(address: str, hint: str) -> None:
+    with pytest.raises(InputError) as raised:
+        place(address)
+    assert raised.value.hint == hint
+
+
+def test_an_unknown_store_is_refused() -> None:
+    with pytest.raises(InputError) as raised:
+        place("nowhere://bucket/runs")
+    assert str(raised.value) == "nowhere://bucket/runs: Protocol not known: nowhere"
+
+
+def test_a_path_and_a_file_address_lead_to_the_same(tmp_path: Path) -> None:
+    save(tmp_path / "step-1", "dcp-2.14.1")
+    assert place(f"file://{tmp_path}/step-1").files() == place(tmp_path / "step-1").files()
+    assert len(contents(tmp_path)) == 2

@@ -1,0 +1,161 @@
+"""A workspace that machines share is held by one run at a time, where locks reach a machine only, too."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from torchenv.environment.base_python import BasePython
+from torchenv.errors import WorkspaceError
+from torchenv.system.disk import Disk
+from torchenv.workspace.lease import Lease
+from torchenv.workspace.store import Store
+
+NOW = datetime(2026, 11, 30, 8, 0, tzinfo=UTC)
+PROCESSES = 8
+EACH = 2
+
+
+class SharedDisk(Disk):
+    """Storage as one of several machines sees it: no hard links, and locks that others do not notice."""
+
+    def __init__(self, machine: str, *, locks: bool) -> None:
+        self._machine = machine
+        self._locks = locks
+
+    def try_to_lock(self, handle: int) -> bool | None:
+        return True if self._locks else None
+
+    def node(self) -> str:
+        return self._machine
+
+
+def work(root: Path, machine: str, *, locks: bool) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("no hard links here")
+
+    os.link = refuse
+    store = Store(root, disk=SharedDisk(machine, locks=locks))
+    for turn in range(EACH):
+        with store.locked(f"torchenv create {turn}"):
+            manifest = store.clear_unfinished()
+            name, python = f"env-{machine}-{turn}", BasePython("3.12.7", "/usr/bin/python3")
+            manifest, new = manifest.begin(name, within=store.environments, python=python, at=NOW)
+            store.write(manifest)
+            Path(new.path).mkdir(parents=True)
+            store.write_lock(new.number, f"{machine} {turn}\n")
+            manifest, _ = manifest.commit(new, lock=f"{machine} {turn}")
+            store.write(manifest)
+
+
+@pytest.mark.parametrize("locks", [True, False], ids=["weak locks", "no locks"])
+def test_many_machines_that_create_at_once_corrupt_nothing(tmp_path: Path, *, locks: bool) -> None:
+    fork = multiprocessing.get_context("spawn")
+    runs = [
+        fork.Process(target=work, args=(tmp_path, f"node{n}"), kwargs={"locks": locks})
+        for n in range(PROCESSES)
+    ]
+    for each in runs:
+        each.start()
+    for each in runs:
+        each.join()
+    assert [each.exitcode for each in runs] == [0] * PROCESSES
+    manifest = Store(tmp_path).read()
+    assert [made.number for made in manifest.environments] == list(range(1, PROCESSES * EACH + 1))
+    assert len({made.name for made in manifest.environments}) == PROCESSES * EACH
+    for made in manifest.environments:
+        assert made.live
+        assert Store(tmp_path).lock_path(made.number).read_text("utf-8") == f"{made.lock}\n"
+        assert Path(made.path).is_dir()
+    assert not list(tmp_path.glob("lease*"))
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def lease(root: Path, node: str, clock: Callable[[], float] = time.monotonic, *, beat: float = 3600) -> Lease:
+    return Lease(root / "lease", f"torchenv create on {node}", node=node, beat=beat, silence=60, clock=clock)
+
+
+def test_a_holder_that_is_silent_for_long_is_given_up(tmp_path: Path) -> None:
+    clock = Clock()
+    gone, other = lease(tmp_path, "node1"), lease(tmp_path, "node2", clock)
+    assert gone.taken(alone=True)
+    assert not other.taken(alone=True)
+    clock.now = 59.0
+    assert not other.taken(alone=True)
+    clock.now = 60.0
+    assert other.taken(alone=True)
+    assert other.held
+    assert not gone.held
+
+
+def test_a_sign_of_life_keeps_the_lease_for_however_long_it_takes(tmp_path: Path) -> None:
+    clock = Clock()
+    alive, other = lease(tmp_path, "node1", beat=0.01), lease(tmp_path, "node2", clock)
+    assert alive.taken(alone=True)
+    with alive.kept():
+        for _ in range(3):
+            before = (tmp_path / "lease").read_text("utf-8")
+            assert not other.taken(alone=True)
+            while (tmp_path / "lease").read_text("utf-8") in {before, ""}:
+                time.sleep(0.01)
+            clock.now += 59.0
+        assert not other.taken(alone=True)
+    assert other.taken(alone=True)
+
+
+def test_what_a_killed_run_left_on_this_machine_holds_nobody_up(tmp_path: Path) -> None:
+    assert lease(tmp_path, "node1").taken(alone=True)
+    # Who has the machine's own lock knows that nobody else here holds the lease.
+    assert lease(tmp_path, "node1").taken(alone=True)
+
+
+def test_where_there_are_no_locks_only_silence_tells(tmp_path: Path) -> None:
+    assert lease(tmp_path, "node1").taken(alone=False)
+    assert not lease(tmp_path, "node1").taken(alone=False)
+
+
+def test_a_run_that_was_given_up_writes_nothing_more(tmp_path: Path) -> None:
+    store = Store(tmp_path, disk=SharedDisk("node1", locks=True))
+    with store.locked("torchenv create"):
+        store.write(store.read())
+        clock = Clock()
+        other = lease(tmp_path, "node2", clock)
+        assert not other.taken(alone=True)
+        clock.now = 60.0
+        assert other.taken(alone=True)
+        with pytest.raises(WorkspaceError) as caught:
+            store.write(store.read())
+    assert str(caught.value).startswith(
+        "this run gave no sign of life for 60 s, and torchenv create on node2 (process "
+    )
+    # What it leaves is the other's.
+    assert other.held
+
+
+def test_a_killed_run_is_followed_at_once_by_the_next(tmp_path: Path) -> None:
+    child = os.fork()
+    if child == 0:
+        with Store(tmp_path).locked("torchenv create"):
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert (tmp_path / "lease").exists()
+    said: list[str] = []
+    with Store(tmp_path, say=said.append).locked("torchenv use 1"):
+        pass
+    assert said == []
+    assert not (tmp_path / "lease").exists()

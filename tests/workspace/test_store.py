@@ -1,0 +1,484 @@
+"""The workspace on disk: readers never wait, writers take turns, and a stop at any moment leaves it sound."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import threading
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from torchenv.environment.base_python import BasePython
+from torchenv.environment.identity import identity
+from torchenv.errors import InputError, WorkspaceError
+from torchenv.system.disk import Disk, PathLength, refused
+from torchenv.workspace.manifest import Manifest
+from torchenv.workspace.records import State
+from torchenv.workspace.store import Gone, InPlace, Moved, Replaced, Store
+
+AT = datetime(2026, 11, 30, 8, tzinfo=UTC)
+PYTHON = BasePython("3.12.7", "/usr/bin/python3.12")
+
+
+class StoppingDisk(Disk):
+    """A disk that stops at one step: before or after it was done, by a refusal or by a kill."""
+
+    def __init__(self, at: int, stop: BaseException, *, done: bool) -> None:
+        self.left = at
+        self.stop = stop
+        self.done = done
+
+    def _step(self, *, done: bool) -> None:
+        if not done:
+            self.left -= 1
+        if self.left == 0 and done is self.done:
+            self.left = -1
+            raise self.stop
+
+    def make_directory(self, path: Path) -> None:
+        self._step(done=False)
+        super().make_directory(path)
+        self._step(done=True)
+
+    def write(self, path: Path, text: str) -> None:
+        self._step(done=False)
+        super().write(path, text)
+        self._step(done=True)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._step(done=False)
+        super().rename(old, new)
+        self._step(done=True)
+
+    def link(self, at: Path, target: Path) -> bool:
+        self._step(done=False)
+        done = super().link(at, target)
+        self._step(done=True)
+        return done
+
+    def delete(self, path: Path) -> bool:
+        self._step(done=False)
+        done = super().delete(path)
+        self._step(done=True)
+        return done
+
+
+def build(store: Store, name: str = "2.15.0-cu132-py3.12") -> int:
+    """Do what a `create` does to the workspace; the caller holds it."""
+    manifest, new = store.clear_unfinished().begin(
+        name, within=store.environments, python=PYTHON, at=AT, identity=os.urandom(8).hex()
+    )
+    store.write(manifest)
+    store.write_lock(new.number, "lock-version = '1.0'\n")
+    Path(new.path).mkdir(parents=True)
+    Path(new.path, "pyvenv.cfg").write_text("home = /usr/bin\n")
+    store.mark(new)
+    manifest, new = manifest.commit(new, lock="sha256:11")
+    store.write(manifest)
+    return new.number
+
+
+def use(store: Store, number: int) -> None:
+    manifest = store.read().use(number, why="use", at=AT)
+    store.write(manifest)
+    store.remake_current(manifest)
+
+
+def remove(store: Store, number: int) -> None:
+    manifest = store.clear_unfinished()
+    store.discard(manifest.number(number))
+    store.write(manifest.removed(number))
+    store.empty_trash()
+
+
+def life(store: Store) -> None:
+    with store.locked("a life"):
+        number = build(store)
+        use(store, number)
+        remove(store, 1)
+
+
+def two_environments(root: Path) -> Store:
+    store = Store(root)
+    with store.locked("a start"):
+        build(store)
+        use(store, build(store))
+    return store
+
+
+def test_a_workspace_that_is_not_there_yet_reads_as_empty_and_is_not_made(tmp_path: Path) -> None:
+    assert Store(tmp_path / "ws").read() == Manifest()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_written_is_read_back_with_the_place_of_the_workspace(tmp_path: Path) -> None:
+    store = two_environments(tmp_path)
+    manifest = store.read()
+    assert manifest.current == 2
+    assert manifest.root == str(tmp_path)
+    assert [each.state for each in manifest.environments] == [State.READY, State.READY]
+    assert store.lock_path(2) == tmp_path / "locks" / "pylock.2.toml"
+    assert store.lock_path(2).read_text() == "lock-version = '1.0'\n"
+
+
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), WorkspaceError("no space left")])
+def test_a_run_stopped_at_any_step_leaves_the_environment_in_use_before_or_after(
+    tmp_path: Path, stop: BaseException, *, done: bool
+) -> None:
+    unstopped = StoppingDisk(1000, stop, done=done)
+    two_environments(tmp_path / "whole")
+    life(Store(tmp_path / "whole", disk=unstopped))
+    steps = 1000 - unstopped.left
+    assert steps > 20
+
+    for step in range(1, steps + 1):
+        root = tmp_path / str(step)
+        two_environments(root)
+        # What refuses to make `current` anew is said and stops nothing, so not every refusal comes out.
+        with suppress(KeyboardInterrupt, WorkspaceError):
+            life(Store(root, disk=StoppingDisk(step, stop, done=done)))
+        assert Store(root).read().current in (2, 3)
+
+        store = Store(root)
+        with store.locked("the next command"):
+            manifest = store.clear_unfinished()
+        assert manifest == store.read()
+        assert manifest.unfinished() == ()
+        here = {str(each) for each in store.environments.iterdir()}
+        assert here == {each.path for each in manifest.environments if each.on_disk}
+        assert not list((root / "trash").glob("*"))
+        assert manifest.in_use is not None
+        assert store.current.readlink() == Path(manifest.in_use.path)
+
+
+def test_a_manifest_is_replaced_whole_and_its_copy_stays_beside_it(tmp_path: Path) -> None:
+    store = two_environments(tmp_path)
+    before = store.manifest_path.read_text()
+    refusing = Store(tmp_path, disk=StoppingDisk(2, WorkspaceError("no space left"), done=True))
+    with refusing.locked("a change"), pytest.raises(WorkspaceError, match="no space left"):
+        refusing.write(Manifest())
+    assert store.manifest_path.read_text() == before
+    assert store.last_good_path.read_text() == before
+    assert not list(tmp_path.glob("*.new"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (b"", "{path}: schema is missing"),
+        (b"schema = 1\nnext-numb", "{path}: not valid TOML: Expected '=' after a key"),
+        (b"\xff\xfe", "{path}: not a text"),
+        (None, "{path} is missing"),
+    ],
+)
+def test_a_damaged_manifest_is_reported_with_its_last_good_copy(
+    tmp_path: Path, damage: bytes | None, message: str
+) -> None:
+    store = two_environments(tmp_path)
+    good = store.read()
+    if damage is None:
+        store.manifest_path.unlink()
+    else:
+        store.manifest_path.write_bytes(damage)
+    with pytest.raises(WorkspaceError) as caught:
+        store.read()
+    assert str(caught.value).startswith(message.format(path=store.manifest_path))
+    assert caught.value.hint == (
+        f"its last good copy is {store.last_good_path}: look through that, then copy it to its place"
+    )
+    assert caught.value.exit_code == 5
+
+    store.last_good_path.replace(store.manifest_path)
+    assert store.read() == good
+
+
+def test_a_manifest_of_a_later_schema_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    store = two_environments(tmp_path)
+    later = store.manifest_path.read_text().replace("schema = 1", "schema = 2")
+    store.manifest_path.write_text(later)
+    with pytest.raises(WorkspaceError, match="schema 2 is not known to this torchenv"):
+        life(store)
+    assert store.manifest_path.read_text() == later
+
+
+def test_a_second_writer_waits_and_says_for_what(tmp_path: Path) -> None:
+    first = Store(tmp_path)
+    said: list[str] = []
+    waited, entered = threading.Event(), threading.Event()
+
+    def say(text: str) -> None:
+        said.append(text)
+        waited.set()
+
+    def second() -> None:
+        with Store(tmp_path, say=say).locked("torchenv use 2"):
+            entered.set()
+
+    with first.locked("torchenv create 2.15"):
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert waited.wait(10)
+        assert not entered.is_set()
+        assert Store(tmp_path).read() == Manifest()
+    thread.join(10)
+    assert entered.is_set()
+    host = os.uname().nodename
+    assert said == [
+        f"waiting for torchenv create 2.15 (process {os.getpid()} on {host}), which is changing {tmp_path}"
+    ]
+
+
+def _hold_and_die(root: Path) -> None:
+    with Store(root).locked("torchenv create 2.15"):
+        os._exit(9)
+
+
+def test_a_writer_that_was_killed_holds_nobody_up(tmp_path: Path) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=_hold_and_die, args=(tmp_path,))
+    process.start()
+    process.join()
+    assert process.exitcode == 9
+    said: list[str] = []
+    with Store(tmp_path, say=said.append).locked("torchenv use 2"):
+        pass
+    assert said == []
+
+
+def _build_and_use(root: Path) -> None:
+    store = Store(root)
+    for _ in range(5):
+        with store.locked("torchenv create"):
+            number = build(store)
+        with store.locked("torchenv use"):
+            use(store, number)
+
+
+def test_many_writers_at_once_end_with_a_sound_manifest_and_every_environment_recorded(
+    tmp_path: Path,
+) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_build_and_use, args=(tmp_path,)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0, 0]
+
+    store = Store(tmp_path)
+    manifest = store.read()
+    assert [each.number for each in manifest.environments] == list(range(1, 21))
+    assert {str(each) for each in store.environments.iterdir()} == {
+        each.path for each in manifest.environments
+    }
+    # Each switch begins where the one before it ended.
+    assert [each.from_ for each in manifest.switches] == [None, *(each.to for each in manifest.switches[:-1])]
+    assert manifest.in_use is not None
+    assert store.current.readlink() == Path(manifest.in_use.path)
+
+
+def test_nothing_is_written_without_holding_the_workspace(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="only the run that holds the workspace may write to it"):
+        Store(tmp_path).write(Manifest())
+
+
+def test_a_building_line_and_its_files_are_cleared_by_the_next_run_which_says_so(tmp_path: Path) -> None:
+    said: list[str] = []
+    store = Store(tmp_path, say=said.append)
+    with store.locked("torchenv create 2.15"):
+        manifest, new = store.read().begin("2.15", within=store.environments, python=PYTHON, at=AT)
+        store.write(manifest)
+        store.write_lock(new.number, "")
+        store.write_plan(new.number, "{}")
+        store.write_fingerprint(new.number, "")
+        Path(new.path, "lib").mkdir(parents=True)
+    with store.locked("torchenv list"):
+        assert store.clear_unfinished() == store.read()
+    assert said == ["clearing environment 1 (2.15), which was left unfinished"]
+    left = sorted(str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*") if each.is_file())
+    assert left == ["lock", "manifest.toml", "manifest.toml.last-good"]
+    assert store.read().next_number == 2
+
+
+def test_what_is_not_torchenvs_own_is_never_discarded(tmp_path: Path) -> None:
+    venv = tmp_path / "1-venv"
+    venv.mkdir()
+    store = Store(tmp_path / "ws")
+    with store.locked("torchenv remove 1"):
+        _, adopted = Manifest().adopt("a", path=venv, python=PYTHON, at=AT)
+        with pytest.raises(WorkspaceError) as caught:
+            store.discard(adopted)
+    assert str(caught.value) == f"{venv} is not one of torchenv's own environments: it is left alone"
+    assert venv.is_dir()
+
+
+def test_an_edited_path_leads_to_deleting_nothing_outside_the_workspace(tmp_path: Path) -> None:
+    store = two_environments(tmp_path / "ws")
+    outside = tmp_path / "2-precious"
+    outside.mkdir()
+    text = store.manifest_path.read_text()
+    store.manifest_path.write_text(text.replace(store.read().number(2).path, str(outside)))
+    with store.locked("torchenv remove 2"):
+        store.discard(store.read().number(2))
+        store.empty_trash()
+    assert outside.is_dir()
+
+
+def test_what_someone_put_in_the_place_of_an_environment_is_left_alone(tmp_path: Path) -> None:
+    store = two_environments(tmp_path / "ws")
+    environment = store.read().number(1)
+    place = Path(environment.path)
+    place.rename(tmp_path / "elsewhere")
+    place.mkdir()
+    (place / "thesis.txt").write_text("precious")
+    with store.locked("torchenv remove 1"), pytest.raises(WorkspaceError) as caught:
+        store.discard(environment)
+    assert str(caught.value) == f"{place} is not what torchenv built there: it is left alone"
+    assert caught.value.hint == "move it to where it belongs; what is not there any more can be removed"
+    assert (place / "thesis.txt").read_text() == "precious"
+
+
+def test_a_directory_of_the_users_own_is_no_workspace(tmp_path: Path) -> None:
+    (tmp_path / "trash").mkdir()
+    for name in ("lock", "thesis.txt", "trash/draft.txt"):
+        (tmp_path / name).write_text("precious")
+    with pytest.raises(InputError) as caught, Store(tmp_path).locked("torchenv create 2.15"):
+        pass
+    assert str(caught.value) == f"{tmp_path} is not a workspace: it holds thesis.txt"
+    assert caught.value.hint == f"name a directory of its own, such as --root {tmp_path / 'torchenv'}"
+    assert {each.read_text() for each in tmp_path.rglob("*") if each.is_file()} == {"precious"}
+
+
+def test_a_first_run_that_was_stopped_leaves_a_workspace(tmp_path: Path) -> None:
+    for name in ("lock", "manifest.toml.new", ".DS_Store"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "envs").mkdir()
+    with Store(tmp_path).locked("torchenv create 2.15"):
+        pass
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every name is a text")
+def test_a_place_whose_name_is_no_text_is_refused_before_it_is_recorded(tmp_path: Path) -> None:
+    root = Path(os.fsdecode(os.fsencode(tmp_path / "ws") + b"\xff"))
+    store = Store(root)
+    with store.locked("torchenv create 2.15"), pytest.raises(InputError) as caught:
+        build(store)
+    assert str(caught.value).startswith(f"{root}/manifest.toml cannot record what is no UTF-8 text: ")
+    assert store.read() == Manifest()
+
+
+def test_current_leads_to_the_environment_in_use_and_is_replaced_at_once(tmp_path: Path) -> None:
+    store = two_environments(tmp_path)
+    assert store.current.readlink() == Path(store.read().number(2).path)
+    with store.locked("torchenv use 1"):
+        use(store, 1)
+    assert store.current.readlink() == Path(store.read().number(1).path)
+
+
+class NoLinks(Disk):
+    def link(self, at: Path, target: Path) -> bool:
+        del at, target
+        return False
+
+
+def test_where_links_are_not_allowed_current_is_a_small_file(tmp_path: Path) -> None:
+    store = Store(tmp_path, disk=NoLinks())
+    with store.locked("torchenv use"):
+        use(store, build(store))
+        use(store, build(store))
+    assert store.current.read_text() == f"{store.read().number(2).path}\n"
+
+
+def test_a_current_that_someone_made_a_directory_stops_no_switch(tmp_path: Path) -> None:
+    two_environments(tmp_path)
+    (tmp_path / "current").unlink()
+    (tmp_path / "current" / "notes").mkdir(parents=True)
+    said: list[str] = []
+    store = Store(tmp_path, say=said.append)
+    with store.locked("torchenv use 1"):
+        use(store, 1)
+    assert store.read().current == 1
+    (line,) = said
+    assert line.startswith("`current` could not be remade: ")
+    assert (tmp_path / "current" / "notes").is_dir()
+
+
+def test_an_environment_is_found_where_it_was_made(tmp_path: Path) -> None:
+    store = two_environments(tmp_path)
+    environment = store.read().number(2)
+    assert store.locate(environment) == InPlace(Path(environment.path))
+
+
+def test_an_environment_is_found_again_after_its_project_was_renamed(tmp_path: Path) -> None:
+    venv = tmp_path / "old" / ".venv"
+    venv.mkdir(parents=True)
+    (venv / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.12.7\n")
+    store = two_environments(tmp_path / "old" / ".torchenv")
+    with store.locked("torchenv adopt"):
+        manifest, _ = store.read().adopt("a", path=venv, python=PYTHON, at=AT, identity=identity(venv))
+        store.write(manifest)
+    (tmp_path / "old").rename(tmp_path / "new")
+
+    moved = Store(tmp_path / "new" / ".torchenv")
+    built, adopted = moved.read().number(2), moved.read().number(3)
+    assert moved.locate(built) == Moved(
+        tmp_path / "new/.torchenv/envs/2-2.15.0-cu132-py3.12-2", was=Path(built.path)
+    )
+    assert moved.locate(adopted) == Moved(tmp_path / "new/.venv", was=venv)
+
+    # A new folder at the old path is not taken for it.
+    venv.mkdir(parents=True)
+    (venv / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.12.7\n")
+    assert moved.locate(adopted) == Moved(tmp_path / "new/.venv", was=venv)
+
+
+def test_another_environment_at_the_recorded_place_is_not_taken_for_the_recorded_one(tmp_path: Path) -> None:
+    store = two_environments(tmp_path)
+    environment = store.read().number(2)
+    path = Path(environment.path)
+    (path / ".torchenv-id").write_text("someone else\n")
+    assert store.locate(environment) == Replaced(path)
+    path.rename(tmp_path / "elsewhere")
+    assert store.locate(environment) == Gone(path)
+
+
+@pytest.mark.parametrize("root", ["file/ws", "file"])
+def test_a_workspace_that_cannot_be_made_is_refused_with_the_way_out(tmp_path: Path, root: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WorkspaceError) as caught, Store(tmp_path / root).locked("torchenv create 2.15"):
+        pass
+    assert str(caught.value).startswith(f"{tmp_path / root}: ")
+    assert caught.value.hint == "choose another place with `--root DIR` or TORCHENV_HOME"
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (28, "/ws: no space is left on its disk"),
+        (30, "/ws: its disk is read-only"),
+        (13, "/ws: may not be written by this user"),
+        (5, "/ws: Input/output error"),
+    ],
+)
+def test_what_the_disk_refuses_is_said_with_its_place(number: int, message: str) -> None:
+    error = refused(Path("/ws"), OSError(number, os.strerror(number)))
+    assert str(error) == message
+    assert error.exit_code == 5
+
+
+def test_free_space_is_that_of_the_nearest_directory_that_is_there(tmp_path: Path) -> None:
+    assert Disk().free_space(tmp_path / "not" / "yet") > 0
+
+
+def test_a_path_too_long_for_windows_is_seen_before_anything_is_downloaded() -> None:
+    fits, too_long = PathLength(122, 126), PathLength(122, 167)
+    assert (str(fits), fits.fits, fits.too_many) == ("122 + 1 + 126 = 249 characters, of 259", True, 0)
+    assert (str(too_long), too_long.fits, too_long.too_many) == (
+        "122 + 1 + 167 = 290 characters, of 259",
+        False,
+        31,
+    )
