@@ -75,7 +75,7 @@ def files_of(name: str) -> list[Path]:
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Give the modules of torchenv that a file imports, inside functions and for types too."""
+    """Yield the modules of torchenv that a file imports, inside functions and for types too."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         match node:
             case ast.Import(names=names):

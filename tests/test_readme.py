@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def shown(program: str) -> list[str]:
-    """Give the commands of the README's code blocks that start a program."""
+    """Return the commands of the README's code blocks that start a program."""
     lines = (ROOT / "README.md").read_text("utf-8").splitlines()
     found = (re.match(rf"    (?:\$ )?({program}.*)", line) for line in lines)
     return list(dict.fromkeys(match[1] for match in found if match))

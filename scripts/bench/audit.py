@@ -72,7 +72,7 @@ def compile_all(corpus: Path) -> None:
 
 
 def best(repeat: int, *works: Callable[[], object]) -> list[float]:
-    """Give the shortest run of each in seconds; they take turns, so that a busy hour hits all."""
+    """Return the shortest run of each in seconds; they take turns, so that a busy hour hits all."""
     times: list[list[float]] = [[] for _ in works]
     for _ in range(repeat):
         for work, taken in zip(works, times, strict=True):

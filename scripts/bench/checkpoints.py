@@ -64,7 +64,7 @@ def main(file: str, torch_python: str) -> int:
 
 
 def least(python: str, program: str, file: str) -> dict[str, float]:
-    """Give the run of three that took the least time: the machine may have other work, too."""
+    """Return the run of three that took the least time: the machine may have other work, too."""
     return min((measure(python, program, file) for _ in range(3)), key=lambda run: run["seconds"])
 
 

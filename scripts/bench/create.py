@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def quickest(*commands: Sequence[str]) -> list[float]:
-    """Give the quickest of many rounds of each, taken in turn: what else the machine does only ever adds."""
+    """Return the quickest of many rounds of each, taken in turn: other load only ever adds."""
     times: list[list[float]] = [[] for _ in commands]
     for _ in range(ROUNDS):
         for command, took in zip(commands, times, strict=True):

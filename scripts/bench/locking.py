@@ -28,7 +28,7 @@ from tests.support.world import world
 
 from torchenv.installers import LockRequest
 from torchenv.installers.uv import lock_command, project, uv_program
-from torchenv.system.process import scrubbed
+from torchenv.system.process import scrub_environ
 
 GOALS = {"lock": 1.3, "check": 3.0, "sync": 4.0}
 
@@ -42,7 +42,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place, serving(busy_world()) as index:
         directory = Path(place) / "project"
         directory.mkdir()
-        environ = {**scrubbed(os.environ), "HOME": place, "UV_CACHE_DIR": f"{place}/cache"}
+        environ = {**scrub_environ(os.environ), "HOME": place, "UV_CACHE_DIR": f"{place}/cache"}
         (directory / "torchenv.toml").write_text(profile(index.root), "utf-8")
 
         def torchenv(*words: str) -> None:

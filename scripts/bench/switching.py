@@ -62,7 +62,7 @@ def fill(workspace: Workspace) -> None:
     paths = [f"runs/{name:03}" for name in range(RUNS)]
     newest = f"step-{CHECKPOINTS_IN_A_RUN}"
     store = workspace.store
-    with store.locked("bench"):
+    with store.hold("bench"):
         manifest = store.read().record_runs(
             Run(path=path, newest=newest, newest_readable=readable) for path in paths
         )
@@ -80,7 +80,7 @@ def fill(workspace: Workspace) -> None:
 
 
 def measured(root: Path, commands: Sequence[tuple[str, ...]]) -> list[float]:
-    """Give the median of each command, which take turns, so that a busy moment strikes them all."""
+    """Return the median of each command, which take turns, so that a busy moment strikes them all."""
     times: list[list[float]] = [[] for _ in commands]
     for _ in range(ROUNDS):
         for command, taken in zip(commands, times, strict=True):

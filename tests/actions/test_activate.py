@@ -37,7 +37,7 @@ def test_a_card_that_was_left_out_is_hidden_in_the_order_of_the_bus() -> None:
 
 
 def overridden(gfx: str, override: str) -> Host:
-    """Give a machine with one AMD chip, which a variable makes ROCm take for another."""
+    """Return a machine with one AMD chip, which a variable makes ROCm take for another."""
     host = recorded("strix-halo-gfx1151")
     (chip,) = host.amd.devices
     return replace(host, amd=replace(host.amd, devices=(replace(chip, gfx=gfx, override=override),)))

@@ -11,7 +11,7 @@ from tests.support.index import Index
 from tests.support.installed import Site
 from tests.support.wheels import Wheel
 
-from torchenv.actions.carry import Settled, bound_to_old_torch, lock_with
+from torchenv.actions.carry import Settled, list_bound_to_old_torch, lock_with
 from torchenv.catalogue import resources
 from torchenv.environment.inspect import distributions
 from torchenv.errors import NothingSuits, ToolFailed, Unobtainable
@@ -20,7 +20,7 @@ from torchenv.index.pages import fetcher
 from torchenv.installers import LockRequest
 from torchenv.installers.uv import Uv
 from torchenv.lockfile.lock import Lock, LockedFile, LockedPackage
-from torchenv.packages import Asked, Carried, Wanted, of_environment
+from torchenv.packages import CarriedPackages, CarriedRequirement, Wanted, of_environment
 from torchenv.plan import Question, Wish, resolve
 
 Ask = Callable[..., LockRequest]
@@ -36,7 +36,7 @@ def said(settled: tuple[Settled, ...]) -> list[str]:
 
 
 def test_versions_are_kept_where_they_resolve(uv: Uv, request_for: Ask) -> None:
-    carried = Carried(wanted=(wanted("numpy", "2.2.0"), wanted("lightning", "2.5.0")))
+    carried = CarriedPackages(wanted=(wanted("numpy", "2.2.0"), wanted("lightning", "2.5.0")))
     lock, settled = lock_with(carried, request_for(), uv)
     assert lock.versions["numpy"] == "2.2.0"
     assert lock.versions["torch"] == "2.15.0+cu132"
@@ -45,13 +45,13 @@ def test_versions_are_kept_where_they_resolve(uv: Uv, request_for: Ask) -> None:
 
 def test_only_what_the_conflict_names_gives_way(uv: Uv, request_for: Ask, index: Index) -> None:
     index.add("simple", Wheel(name="jax", version="1.0", requires=("numpy>=2.3",)))
-    carried = Carried(
-        requirements=(Asked("jax", "requirements.txt:1"),),
+    carried = CarriedPackages(
+        requirements=(CarriedRequirement("jax", "requirements.txt:1"),),
         wanted=(wanted("numpy", "2.2.0"), wanted("filelock", "3.20.0")),
     )
     lock, settled = lock_with(carried, request_for(), uv)
     assert lock.versions["numpy"] == "2.3.0"
-    assert [(each.name, each.now, each.kept) for each in settled] == [
+    assert [(each.name, each.now, each.is_same_version) for each in settled] == [
         ("numpy", "2.3.0", False),
         ("filelock", "3.20.0", True),
     ]
@@ -61,7 +61,7 @@ def test_only_what_the_conflict_names_gives_way(uv: Uv, request_for: Ask, index:
 def test_a_version_that_the_index_no_longer_has_becomes_a_newer_or_an_older_one(
     uv: Uv, request_for: Ask, index: Index
 ) -> None:
-    carried = Carried(wanted=(wanted("numpy", "2.2.1"), wanted("lightning", "2.6.0")))
+    carried = CarriedPackages(wanted=(wanted("numpy", "2.2.1"), wanted("lightning", "2.6.0")))
     _, settled = lock_with(carried, request_for(), uv)
     assert said(settled) == [
         f"numpy 2.2.1 becomes 2.3.0: {index.packages} has no numpy==2.2.1",
@@ -74,7 +74,7 @@ def test_a_version_without_a_wheel_for_the_new_python_becomes_a_newer_one(
 ) -> None:
     index.add("simple", Wheel(name="fast", version="1.0", tag="cp39-cp39-manylinux_2_28_x86_64"))
     index.add("simple", Wheel(name="fast", version="1.1"))
-    carried = Carried(wanted=(wanted("fast", "1.0"), wanted("numpy", "2.2.0")))
+    carried = CarriedPackages(wanted=(wanted("fast", "1.0"), wanted("numpy", "2.2.0")))
     _, settled = lock_with(carried, request_for(), uv)
     assert [(each.name, each.now) for each in settled] == [
         ("fast", "1.1"),
@@ -83,7 +83,7 @@ def test_a_version_without_a_wheel_for_the_new_python_becomes_a_newer_one(
 
 
 def test_what_is_nowhere_is_left_out_and_the_rest_is_kept(uv: Uv, request_for: Ask, index: Index) -> None:
-    carried = Carried(wanted=(wanted("house-tools", "3.0"), wanted("numpy", "2.2.0")))
+    carried = CarriedPackages(wanted=(wanted("house-tools", "3.0"), wanted("numpy", "2.2.0")))
     lock, settled = lock_with(carried, request_for(), uv)
     assert "house-tools" not in lock.versions
     assert said(settled) == [
@@ -93,7 +93,7 @@ def test_what_is_nowhere_is_left_out_and_the_rest_is_kept(uv: Uv, request_for: A
 
 
 def test_what_wants_another_torch_is_left_out_with_both_sides_named(uv: Uv, request_for: Ask) -> None:
-    carried = Carried(wanted=(wanted("xformers", "0.0.40"), wanted("numpy", "2.2.0")))
+    carried = CarriedPackages(wanted=(wanted("xformers", "0.0.40"), wanted("numpy", "2.2.0")))
     lock, settled = lock_with(carried, request_for(), uv)
     assert "xformers" not in lock.versions
     xformers, numpy = said(settled)
@@ -105,8 +105,9 @@ def test_what_wants_another_torch_is_left_out_with_both_sides_named(uv: Uv, requ
 
 
 def test_what_is_asked_for_by_name_never_gives_way(uv: Uv, request_for: Ask) -> None:
-    carried = Carried(
-        requirements=(Asked("xformers", "requirements.txt:1"),), wanted=(wanted("numpy", "2.2.0"),)
+    carried = CarriedPackages(
+        requirements=(CarriedRequirement("xformers", "requirements.txt:1"),),
+        wanted=(wanted("numpy", "2.2.0"),),
     )
     with pytest.raises(NothingSuits) as caught:
         lock_with(carried, request_for(), uv)
@@ -114,8 +115,10 @@ def test_what_is_asked_for_by_name_never_gives_way(uv: Uv, request_for: Ask) -> 
 
 
 def test_constraints_hold_over_versions_that_are_to_be_kept(uv: Uv, request_for: Ask) -> None:
-    bounds = (Asked("numpy<2.3", "bounds.txt:1"),)
-    _, settled = lock_with(Carried(constraints=bounds, wanted=(wanted("numpy", "2.3.0"),)), request_for(), uv)
+    bounds = (CarriedRequirement("numpy<2.3", "bounds.txt:1"),)
+    _, settled = lock_with(
+        CarriedPackages(constraints=bounds, wanted=(wanted("numpy", "2.3.0"),)), request_for(), uv
+    )
     assert [(each.name, each.now) for each in settled] == [("numpy", "2.2.0")]
 
 
@@ -126,7 +129,7 @@ def test_what_is_for_another_platform_is_said(uv: Uv, request_for: Ask) -> None:
         source="pylock.toml",
         asks=('lightning==2.5.0 ; sys_platform == "win32"',),
     )
-    _, settled = lock_with(Carried(wanted=(elsewhere,)), request_for(), uv)
+    _, settled = lock_with(CarriedPackages(wanted=(elsewhere,)), request_for(), uv)
     assert said(settled) == ["lightning 2.5.0 is left out: it is not for this platform"]
 
 
@@ -157,14 +160,16 @@ class Scripted:
 def test_a_network_that_fails_loosens_nothing(request_for: Ask) -> None:
     failing = Scripted(ToolFailed("cannot reach https://mirror.example/simple/numpy/: no answer"))
     with pytest.raises(ToolFailed):
-        lock_with(Carried(wanted=(wanted("numpy", "2.2.0"),)), request_for(), failing)
+        lock_with(CarriedPackages(wanted=(wanted("numpy", "2.2.0"),)), request_for(), failing)
     assert failing.asked == [("numpy==2.2.0",)]
 
 
 def test_a_name_within_an_address_or_another_name_is_not_meant(request_for: Ask) -> None:
     refusal = Unobtainable("https://mirror.example/simple has no simple-numpy==2.2.0")
     installer = Scripted(refusal)
-    carried = Carried(wanted=(wanted("simple", "1"), wanted("simple-numpy", "2.2.0"), wanted("numpy", "1")))
+    carried = CarriedPackages(
+        wanted=(wanted("simple", "1"), wanted("simple-numpy", "2.2.0"), wanted("numpy", "1"))
+    )
     lock_with(carried, request_for(), installer)
     assert installer.asked[-1] == ("simple==1", "simple-numpy>=2.2.0", "numpy==1")
 
@@ -177,7 +182,7 @@ def holding(version: str, file: str) -> Lock:
 def test_a_version_that_would_be_built_from_sources_becomes_one_with_a_wheel(request_for: Ask) -> None:
     # numpy 1.26.4 has no wheel for Python 3.13, and building it takes compilers and minutes.
     installer = Scripted(holding("1.26.4", "numpy-1.26.4.tar.gz"), holding("2.3.0", "numpy-2.3.0-cp313.whl"))
-    _, settled = lock_with(Carried(wanted=(wanted("numpy", "1.26.4"),)), request_for(), installer)
+    _, settled = lock_with(CarriedPackages(wanted=(wanted("numpy", "1.26.4"),)), request_for(), installer)
     assert installer.asked == [("numpy==1.26.4",), ("numpy>=1.26.4",)]
     assert said(settled) == [
         f"numpy 1.26.4 becomes 2.3.0: 1.26.4 has no wheel for Python {PYTHON} on linux-x86_64"
@@ -186,7 +191,7 @@ def test_a_version_that_would_be_built_from_sources_becomes_one_with_a_wheel(req
 
 def test_what_there_are_only_sources_of_is_kept(request_for: Ask) -> None:
     installer = Scripted(*(holding("1.0", "numpy-1.0.tar.gz") for _ in range(2)))
-    _, settled = lock_with(Carried(wanted=(wanted("numpy", "1.0"),)), request_for(), installer)
+    _, settled = lock_with(CarriedPackages(wanted=(wanted("numpy", "1.0"),)), request_for(), installer)
     assert said(settled) == ["numpy 1.0 is kept"]
 
 
@@ -194,7 +199,7 @@ def test_where_nobody_is_named_all_give_way_but_none_is_left_out(request_for: As
     refusals = [NothingSuits("the packages do not go together: somehow") for _ in range(3)]
     installer = Scripted(*refusals)
     with pytest.raises(NothingSuits, match="somehow"):
-        lock_with(Carried(wanted=(wanted("a", "1"), wanted("b", "2"))), request_for(), installer)
+        lock_with(CarriedPackages(wanted=(wanted("a", "1"), wanted("b", "2"))), request_for(), installer)
     assert installer.asked == [("a==1", "b==2"), ("a>=1", "b>=2"), ("a", "b")]
 
 
@@ -213,7 +218,7 @@ def test_what_was_made_for_the_old_torch_becomes_what_the_index_has_for_the_new_
     build = resolve(asked).build
     assert build is not None
 
-    carried = bound_to_old_torch(
+    carried = list_bound_to_old_torch(
         of_environment(distributions(site.installation), ".venv", catalogue),
         site.installation,
         build,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from torchenv.actions.causes import explained
+from torchenv.actions.causes import explain_import_failure
 from torchenv.catalogue import resources
 from torchenv.environment.inspect import Installation, Layout
 
@@ -50,7 +50,7 @@ def test_a_library_that_was_removed_is_named_with_the_package_that_brought_it(
 ) -> None:
     library = installation.path / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9"
     library.unlink()
-    assert explained(message, "torch", installation, resources.catalogue()) == (
+    assert explain_import_failure(message, "torch", installation, resources.catalogue()) == (
         f"{message} ({library} of nvidia-cudnn-cu13 9.26.0.51 is gone: make the environment anew)"
     )
 
@@ -69,12 +69,14 @@ def test_a_library_that_was_removed_is_named_with_the_package_that_brought_it(
 def test_a_library_that_nothing_brings_is_told_so(
     installation: Installation, message: str, cause: str
 ) -> None:
-    assert explained(message, "it", installation, resources.catalogue()) == f"{message} ({cause})"
+    assert (
+        explain_import_failure(message, "it", installation, resources.catalogue()) == f"{message} ({cause})"
+    )
 
 
 def test_a_companion_of_another_release_is_named_with_the_right_one(installation: Installation) -> None:
     message = "RuntimeError: Detected that PyTorch and TorchAudio were compiled with different CUDA versions."
-    assert explained(message, "torchaudio", installation, resources.catalogue()) == (
+    assert explain_import_failure(message, "torchaudio", installation, resources.catalogue()) == (
         f"{message} (torchaudio 2.11.0 is beside torch 2.15.0, whose companion is 2.11.1)"
     )
 
@@ -90,4 +92,4 @@ def test_a_companion_of_another_release_is_named_with_the_right_one(installation
 def test_what_nothing_is_known_of_is_left_as_it_was_said(
     installation: Installation, package: str, message: str
 ) -> None:
-    assert explained(message, package, installation, resources.catalogue()) == message
+    assert explain_import_failure(message, package, installation, resources.catalogue()) == message

@@ -16,8 +16,8 @@ from torchenv.environment.fingerprint import fingerprint
 from torchenv.environment.inspect import describe
 from torchenv.errors import ToolFailed
 from torchenv.lockfile.lock import Lock
-from torchenv.profile.model import Choice, Packages, Profile, Torch
-from torchenv.workspace.records import Kind, Proof, State
+from torchenv.profile.model import BackendChoice, Packages, Profile, Torch
+from torchenv.workspace.records import EnvironmentKind, Proof, State
 
 pytestmark = pytest.mark.skipif(
     (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="the wheels are for Linux x86_64"
@@ -50,7 +50,7 @@ def test_each_kind_of_machine_gets_its_wheel_and_it_computes_there(
     assert environment.index == workshop.index.backend(backend)
     assert environment.name == f"{release}-{backend}-py{MINOR}"
     assert environment.path == str(workshop.root / "envs" / f"1-{environment.name}")
-    assert (environment.kind, environment.state) == (Kind.BUILT, State.READY)
+    assert (environment.kind, environment.state) == (EnvironmentKind.BUILT, State.READY)
     assert environment.proofs == (Proof(at=NOW, passed=True, what="create", devices=devices),)
     assert workshop.inside(made, "import torch, torchvision; print(torch.__version__)") == torch
     assert workshop.store.read().environments == (environment,)
@@ -193,7 +193,7 @@ def test_a_device_that_does_not_compute_fails_the_run(workshop: Workshop) -> Non
 
 
 def test_a_build_for_a_machine_that_is_not_at_hand_stays_unproven(workshop: Workshop) -> None:
-    profile = Profile(name="node", backend=Choice(only=("cu132",)))
+    profile = Profile(name="node", backend=BackendChoice(only=("cu132",)))
     made = workshop.create(recorded("login-node"), profile=profile, by_hand=True)
     assert made.environment.torch == "2.15.0+cu132"
     assert not made.environment.devices_proven
@@ -212,9 +212,13 @@ def test_the_environment_in_use_is_recorded_and_stays_as_it_is(workshop: Worksho
     assert made.changed_by_others == ()
     manifest = workshop.store.read()
     fallback, new = manifest.environments
-    assert (fallback.kind, fallback.path, fallback.torch) == (Kind.ADOPTED, str(old), "2.14.1+cu126")
+    assert (fallback.kind, fallback.path, fallback.torch) == (
+        EnvironmentKind.ADOPTED,
+        str(old),
+        "2.14.1+cu126",
+    )
     assert fallback.fingerprint == before.digest
-    assert (fallback.reads, new.kind) == ("dcp<=2.14", Kind.BUILT)
+    assert (fallback.reads, new.kind) == ("dcp<=2.14", EnvironmentKind.BUILT)
     assert manifest.current == fallback.number
     assert workshop.store.current.resolve() == old
     assert f"in use: {old} (venv); it is only read and not touched" in workshop.said
@@ -253,7 +257,7 @@ def test_a_plan_that_equals_the_environment_in_use_makes_nothing(workshop: Works
     made = workshop.create(host, "2.14")
     assert not made.new
     assert made.environment.path == str(old)
-    assert [each.kind for each in workshop.store.read().environments] == [Kind.ADOPTED]
+    assert [each.kind for each in workshop.store.read().environments] == [EnvironmentKind.ADOPTED]
     assert not (workshop.root / "envs").exists()
     # One package more is another environment.
     more = Profile(name="train", packages=Packages(requirements=("lightning",)))

@@ -16,7 +16,7 @@ from tests.support.workshop import MINOR, Workshop, recorded
 from torchenv.errors import IndexFailed, NothingSuits, ToolFailed, WorkspaceError
 from torchenv.lockfile.lock import Lock
 from torchenv.plan import Outcome
-from torchenv.profile.model import Choice, Packages, Profile, Torch
+from torchenv.profile.model import BackendChoice, Packages, Profile, Torch
 from torchenv.system.disk import Disk, PathLength
 from torchenv.system.process import Programs
 
@@ -94,7 +94,9 @@ def test_a_fossil_of_a_companion_is_no_companion(workshop: Workshop, index: Inde
     for backend in ("cu132", "cu134", "cu130", "cu126"):
         index.remove(f"whl/{backend}", "torchaudio")
     index.add("whl/cu132", Wheel(name="torchaudio", version="2.2.0", requires=("torch",)))
-    profile = Profile(name="audio", torch=Torch(packages=("torchaudio",)), backend=Choice(only=("cu132",)))
+    profile = Profile(
+        name="audio", torch=Torch(packages=("torchaudio",)), backend=BackendChoice(only=("cu132",))
+    )
     order = workshop.order(
         recorded("rtx-4090-driver-580"), "2.15", profile=profile, run=Programs(workshop.environ)
     )

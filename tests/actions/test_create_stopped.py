@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.workshop import MINOR, NOW, Workshop, recorded, using
 
-from torchenv.actions.create import Made, Order, create
+from torchenv.actions.create import CreateOrder, CreateOutcome, create
 from torchenv.actions.ports import Ports
 from torchenv.catalogue import resources
 from torchenv.environment.fingerprint import fingerprint
@@ -58,13 +58,13 @@ def test_a_program_that_stops_the_run_changes_nothing_that_is_in_use(
     with pytest.raises(KeyboardInterrupt if kill else ToolFailed):
         workshop.create(host, run=lambda run: Stopping(run, program, kill=kill, late=late))
     assert fingerprint(describe(old)) == before
-    assert workshop.store.read().unfinished() == ()
+    assert workshop.store.read().list_unfinished() == ()
     assert list(workshop.root.glob("envs/*")) == list(workshop.root.glob("locks/*")) == []
 
     made = workshop.create(host)
     manifest = workshop.store.read()
-    assert manifest.in_use is not None
-    assert manifest.in_use.path == str(old)
+    assert manifest.active is not None
+    assert manifest.active.path == str(old)
     assert manifest.environments[-1] == made.environment
     assert fingerprint(describe(old)) == before
 
@@ -130,7 +130,7 @@ class QuickInstaller:
 
 
 def checked(command: Command, *, timeout: float | None = None) -> Completed:
-    """Answer as the check inside would."""
+    """Return as the check inside would."""
     torch = {"version": "2.15.0+cpu", "codes": []}
     report = {"packages": {"torch": "2.15.0"}, "torch": torch, "devices": [], "imports": {}}
     return Completed(command, 0, json.dumps(report), "")
@@ -146,7 +146,7 @@ def old(tmp_path: Path) -> Path:
     return environment
 
 
-def quickly(root: Path, old: Path, disk: Disk) -> Made:
+def quickly(root: Path, old: Path, disk: Disk) -> CreateOutcome:
     host = using(recorded("cpu-only-linux"), old, "2.14.1+cpu")
     catalogue = resources.catalogue()
     plan = resolve(Question(host=host, wish=Wish(version="2.15"), catalogue=catalogue))
@@ -159,7 +159,9 @@ def quickly(root: Path, old: Path, disk: Disk) -> Made:
         now=lambda: NOW,
         system="linux",
     )
-    return create(Order(plan=plan, host=host, profile=Profile(name="default"), catalogue=catalogue), ports)
+    return create(
+        CreateOrder(plan=plan, host=host, profile=Profile(name="default"), catalogue=catalogue), ports
+    )
 
 
 def changes_of_a_whole_run(root: Path, old: Path) -> int:
@@ -177,14 +179,14 @@ def test_a_run_killed_before_any_change_leaves_what_is_in_use_in_use(tmp_path: P
         root = tmp_path / f"killed-{changes}"
         with pytest.raises(KeyboardInterrupt):
             quickly(root, old, DyingDisk(changes))
-        in_use = Store(root).read().in_use
+        in_use = Store(root).read().active
         assert in_use is None or in_use.path == str(old)
 
         made = quickly(root, old, Disk())
         manifest = Store(root).read()
-        assert manifest.in_use is not None
-        assert manifest.in_use.path == str(old)
-        assert manifest.unfinished() == ()
+        assert manifest.active is not None
+        assert manifest.active.path == str(old)
+        assert manifest.list_unfinished() == ()
         assert Path(made.environment.path).is_dir()
         there = {str(each) for each in (root / "envs").iterdir()}
         assert there == {each.path for each in manifest.environments if each.path != str(old)}
@@ -197,7 +199,7 @@ def test_a_run_killed_beside_one_that_was_switched_to_leaves_that_in_use(tmp_pat
         root = tmp_path / f"killed-{changes}"
         first = quickly(root, old, Disk()).environment
         store = Store(root)
-        with store.locked("a switch"):
+        with store.hold("a switch"):
             # The environment in use must not equal the plan, or nothing would be made.
             manifest = store.read().use(first.number, why="use", at=NOW)
             changed = replace(first, torch="2.14.1+cpu")
@@ -210,4 +212,4 @@ def test_a_run_killed_beside_one_that_was_switched_to_leaves_that_in_use(tmp_pat
         assert Store(root).read().current == first.number
         quickly(root, old, Disk())
         assert Store(root).read().current == first.number
-        assert Store(root).read().unfinished() == ()
+        assert Store(root).read().list_unfinished() == ()

@@ -10,17 +10,19 @@ import pytest
 from tests.support.checkpoints import contents, save
 from tests.support.workspace import Workspace
 
-from torchenv.actions.downgrade import Copied, Target, downgrade, downgrade_runs
+from torchenv.actions.downgrade import Copied, DowngradeTarget, downgrade, downgrade_runs
 from torchenv.checkpoints import inspect
 from torchenv.errors import InputError, NothingSuits
-from torchenv.storage import Carried
+from torchenv.storage import Transfer
 from torchenv.storage.tree import LocalTree
 from torchenv.workspace.records import Environment
 
-OLD = Target(torch="2.14", python="3.11.7", system="linux")
+OLD = DowngradeTarget(torch="2.14", python="3.11.7", system="linux")
 
 
-def copied(source: Path, target: Target = OLD, to: Path | None = None, *, copy: bool = False) -> Copied:
+def copied(
+    source: Path, target: DowngradeTarget = OLD, to: Path | None = None, *, copy: bool = False
+) -> Copied:
     return downgrade(str(source), target, to=str(to) if to else None, copy=copy, progress=lambda *_: None)
 
 
@@ -54,9 +56,9 @@ def test_it_is_said_how_the_tensor_files_came_there(tmp_path: Path) -> None:
     linked, apart = copied(source), copied(source, to=tmp_path / "apart", copy=True)
     shared = inode(source / "__0_0.distcp") == inode(Path(linked.copy) / "__0_0.distcp")
     # Where the file system can clone, nothing is shared and nothing is copied.
-    expected = {Carried.LINKED} if shared else {Carried.CLONED}
+    expected = {Transfer.LINKED} if shared else {Transfer.CLONED}
     assert linked.carried == expected
-    assert apart.carried <= {Carried.COPIED, Carried.CLONED}
+    assert apart.carried <= {Transfer.COPIED, Transfer.CLONED}
     assert inode(source / "__0_0.distcp") != inode(tmp_path / "apart" / "__0_0.distcp")
 
 
@@ -125,7 +127,7 @@ def test_a_disk_that_is_full_is_named_and_nothing_is_left(
 
 @pytest.mark.parametrize("written", ["v2.14", " 2.14", "2.14+cu126", "2.14rc1"])
 def test_a_copy_goes_by_the_plain_version(workspace: Workspace, written: str) -> None:
-    assert Target.of(written, workspace.store.read(), "linux").torch == "2.14"
+    assert DowngradeTarget.of(written, workspace.store.read(), "linux").torch == "2.14"
 
 
 def test_a_run_without_a_complete_save_is_told(tmp_path: Path) -> None:
@@ -158,7 +160,7 @@ def test_the_path_of_python_3_13_is_rewritten_where_the_target_needs_it(
     tmp_path: Path, python: str | None, *, plain: bool
 ) -> None:
     source = save(tmp_path / "a" / "step-1", "2.15.0-py313/dcp_plain")
-    made = copied(source, Target(torch="2.14", python=python))
+    made = copied(source, DowngradeTarget(torch="2.14", python=python))
     checkpoint = inspect(LocalTree(Path(made.copy)))
     assert checkpoint is not None
     assert (checkpoint.reader.python_min is None) is plain
@@ -166,8 +168,10 @@ def test_the_path_of_python_3_13_is_rewritten_where_the_target_needs_it(
 
 def test_a_copy_for_a_new_torch_on_an_old_python_is_made_for_the_path_alone(tmp_path: Path) -> None:
     source = save(tmp_path / "a" / "step-1", "2.15.0-py313/dcp_plain")
-    assert copied(source, Target(torch="2.15", python="3.13.1")).why == "torch 2.15 reads it as it is"
-    assert copied(source, Target(torch="2.15", python="3.11.7")).made
+    assert (
+        copied(source, DowngradeTarget(torch="2.15", python="3.13.1")).why == "torch 2.15 reads it as it is"
+    )
+    assert copied(source, DowngradeTarget(torch="2.15", python="3.11.7")).made
 
 
 def test_where_more_than_strides_is_in_the_way_nothing_is_made_and_the_reason_is_given(
@@ -175,7 +179,7 @@ def test_where_more_than_strides_is_in_the_way_nothing_is_made_and_the_reason_is
 ) -> None:
     source = save(tmp_path / "a" / "step-1", "2.15.0/dcp_zstd")
     with pytest.raises(NothingSuits) as raised:
-        copied(source, Target(torch="2.6", python="3.11.7"))
+        copied(source, DowngradeTarget(torch="2.6", python="3.11.7"))
     assert str(raised.value) == (
         f"torch 2.6 would not read a copy of {source} either: its files are compressed by a transform,"
         " which needs zstandard or pyzstd as well"
@@ -241,9 +245,9 @@ def test_what_is_saved_together_is_copied_together(tmp_path: Path) -> None:
 def test_the_target_takes_the_python_of_the_environment_that_has_it(workspace: Workspace) -> None:
     old: Environment = workspace.adopted(workspace.directory / "old")
     manifest = workspace.store.read()
-    assert Target.of("2.14", manifest, "linux").python == old.python.version
-    assert Target.of("2.14.1", manifest, "linux").python == old.python.version
-    assert Target.of("2.13", manifest, "linux").python is None
+    assert DowngradeTarget.of("2.14", manifest, "linux").python == old.python.version
+    assert DowngradeTarget.of("2.14.1", manifest, "linux").python == old.python.version
+    assert DowngradeTarget.of("2.13", manifest, "linux").python is None
     with pytest.raises(InputError) as raised:
-        Target.of("old", manifest, "linux")
+        DowngradeTarget.of("old", manifest, "linux")
     assert str(raised.value) == "'old' is not a version of torch"

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from tests.support.workshop import NOW, PYTHON
 
-from torchenv.actions.evaluate import Comparison, Evaluated, evaluate, judged
+from torchenv.actions.evaluate import Comparison, Evaluated, evaluate, judge_metric
 from torchenv.actions.ports import Ports
 from torchenv.environment.base_python import BasePython
 from torchenv.errors import InputError, ToolFailed
 from torchenv.index.pages import fetcher
 from torchenv.installers.uv import Uv
 from torchenv.profile.model import Evaluation, Metric
-from torchenv.render.proofs import evaluation_document, evaluation_text
+from torchenv.render.proofs import describe_evaluation, encode_evaluation
 from torchenv.system.process import Programs
 from torchenv.workspace.records import Environment, Proof, State
 from torchenv.workspace.store import Store
@@ -72,7 +72,7 @@ def evaluates(store: Store) -> Evaluates:
 
 
 def _environment(store: Store, torch: str, metrics: Any) -> Environment:
-    with store.locked("a test"):
+    with store.hold("a test"):
         python = BasePython(PYTHON, sys.executable)
         manifest, new = store.read().begin(
             torch, within=store.environments, python=python, at=NOW, torch=torch
@@ -91,15 +91,15 @@ def test_an_honest_change_passes_and_a_planted_one_is_caught(
 ) -> None:
     honest = evaluates({"loss": 0.5}, {"loss": 0.504}, command)
     planted = evaluates({"loss": 0.5}, {"loss": 0.51}, command)
-    assert (honest.passed, [each.verdict for each in honest.metrics]) == (True, ["within tolerance"])
-    assert (planted.passed, [each.verdict for each in planted.metrics]) == (False, ["worse"])
+    assert (honest.has_passed, [each.verdict for each in honest.metrics]) == (True, ["within tolerance"])
+    assert (planted.has_passed, [each.verdict for each in planted.metrics]) == (False, ["worse"])
 
 
 def test_the_table_sets_old_and_new_side_by_side(evaluates: Evaluates, store: Store) -> None:
     metrics = {**LOSS, "accuracy": Metric(better="higher", tolerance=0.0)}
     evaluated = evaluates({"loss": 0.5, "accuracy": 0.75}, {"loss": 0.5125, "accuracy": 0.8}, metrics=metrics)
     logs = store.root / "logs"
-    assert evaluation_text(evaluated) == (
+    assert describe_evaluation(evaluated) == (
         "metric    old (1)  new (2)  difference  allowed  verdict\n"
         "loss      0.5      0.5125   +0.0125     0.005    worse\n"
         "accuracy  0.75     0.8      +0.05       0        better\n"
@@ -129,20 +129,20 @@ def test_what_is_missing_or_no_number_fails_by_name(evaluates: Evaluates) -> Non
         {"nan": math.nan, "inf": 1.0, "word": "low"},
         metrics=metrics,
     )
-    assert not evaluated.passed
+    assert not evaluated.has_passed
     assert {each.name: each.verdict for each in evaluated.metrics} == {
         "gone": "the new value is missing",
         "nan": "the new value is nan",
         "inf": "the old value is inf",
         "word": 'the old value is not a number: "low"',
     }
-    document = json.dumps(evaluation_document(evaluated), allow_nan=False)
+    document = json.dumps(encode_evaluation(evaluated), allow_nan=False)
     assert json.loads(document)["metrics"][1]["new"] == "nan"
 
 
 def test_a_value_that_holds_nan_deep_inside_is_still_json(evaluates: Evaluates) -> None:
     evaluated = evaluates({"loss": {"by step": [math.nan]}}, {"loss": 1})
-    document = json.loads(json.dumps(evaluation_document(evaluated), allow_nan=False))
+    document = json.loads(json.dumps(encode_evaluation(evaluated), allow_nan=False))
     assert document["metrics"][0]["old"] == {"by step": ["nan"]}
 
 
@@ -169,7 +169,7 @@ def test_a_command_that_fails_in_the_new_environment_is_named_with_it(evaluates:
     fails = ("python", "-c", "import model; assert 'loss' in model.METRICS, 'no loss'")
     evaluated = evaluates({"loss": 0.5}, {}, fails, PRINTS)
     command = " ".join(fails)
-    assert not evaluated.passed
+    assert not evaluated.has_passed
     assert evaluated.problems == (
         f"in environment 2 (2.15.0): `{command}` failed: AssertionError: no loss (code 1)",
     )
@@ -216,6 +216,6 @@ def test_a_profile_that_measures_nothing_is_refused(evaluates: Evaluates, missin
 def test_a_difference_is_judged_by_its_direction_and_its_share_of_the_old_value(
     better: str, tolerance: float, change: tuple[Any, Any], verdict: str
 ) -> None:
-    result = judged("it", Metric(better=better, tolerance=tolerance), *change)
+    result = judge_metric("it", Metric(better=better, tolerance=tolerance), *change)
     assert result.verdict == verdict
     assert result.passed is (verdict in {"same", "better", "within tolerance"})

@@ -28,7 +28,7 @@ def store(tmp_path: Path) -> Store:
 
 def environment(store: Store, *packages: str) -> Environment:
     """Make environment 2.15.0+cpu with these packages, by name alone."""
-    with store.locked("a test"):
+    with store.hold("a test"):
         manifest, new = store.read().begin(
             "2.15.0-cpu-py3.12",
             within=store.environments,

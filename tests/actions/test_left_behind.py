@@ -9,7 +9,7 @@ from tests.support.checkpoints import contents, save, settle
 from tests.support.workspace import Workspace
 
 from torchenv.actions.checkpoints import scan_and_record
-from torchenv.actions.left_behind import Left, copied_along, left_behind
+from torchenv.actions.left_behind import Left, copy_newest_saves, find_unreadable_runs
 from torchenv.actions.switch import Switched, rollback, use
 from torchenv.storage import place
 from torchenv.workspace.records import Run
@@ -85,12 +85,12 @@ def test_every_checkpoint_that_is_left_behind_is_named_to_programs(workspace: Wo
         unreadable=("runs/a/step-200", "runs/a/step-300"),
         downgradable=("runs/a/step-200", "runs/a/step-300"),
     )
-    assert left_behind(switched, workspace.store, "linux") == (left,)
+    assert find_unreadable_runs(switched, workspace.store, "linux") == (left,)
 
     # Without the index, the manifest knows the newest.
     workspace.store.index_path.unlink()
     newest = ("runs/a/step-300",)
-    assert left_behind(switched, workspace.store, "linux") == (
+    assert find_unreadable_runs(switched, workspace.store, "linux") == (
         replace(left, unreadable=newest, downgradable=newest),
     )
 
@@ -103,7 +103,7 @@ def test_the_newest_of_every_run_is_copied_along(workspace: Workspace) -> None:
     switched, _ = back(workspace)
 
     def along() -> tuple[list[str], tuple[str, ...]]:
-        copies, refused = copied_along(
+        copies, refused = copy_newest_saves(
             replace(switched, runs=workspace.store.read().runs),
             workspace.store,
             system="linux",

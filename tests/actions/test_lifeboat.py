@@ -8,8 +8,8 @@ import pytest
 from tests.support.checkpoints import contents, save
 from tests.support.workspace import Workspace
 
-from torchenv.actions.lifeboat import Change, Keeping, keep, release, verify
-from torchenv.actions.remove import needed
+from torchenv.actions.lifeboat import Keeping, KeptChange, keep, release, verify
+from torchenv.actions.remove import explain_need
 from torchenv.errors import InputError, NothingSuits, WorkspaceError
 
 
@@ -17,7 +17,7 @@ def kept(workspace: Workspace, path: Path, *, copy: bool = False) -> Keeping:
     return keep(str(path), workspace.store, copy=copy, system="linux", progress=lambda *_: None)
 
 
-def changes(workspace: Workspace, *paths: Path) -> tuple[Change, ...]:
+def changes(workspace: Workspace, *paths: Path) -> tuple[KeptChange, ...]:
     return verify(tuple(map(str, paths)), workspace.store, lambda *_: None)[1]
 
 
@@ -39,14 +39,14 @@ def test_the_environment_that_alone_reads_a_kept_checkpoint_is_needed(workspace:
     workspace.adopted(workspace.directory / "old")
     new = workspace.built()
     path = save(workspace.directory / "runs" / "a" / "step-200", "dcp-2.15.0")
-    assert needed(new, workspace.store.read(), workspace.store) is None
+    assert explain_need(new, workspace.store.read(), workspace.store) is None
 
     kept(workspace, path)
-    why = needed(new, workspace.store.read(), workspace.store)
+    why = explain_need(new, workspace.store.read(), workspace.store)
     assert why == "nothing else can read the kept checkpoint runs/a/step-200"
 
     release(str(path), workspace.store)
-    assert needed(new, workspace.store.read(), workspace.store) is None
+    assert explain_need(new, workspace.store.read(), workspace.store) is None
 
 
 def test_a_whole_run_is_not_kept_and_its_saves_are_named(workspace: Workspace) -> None:
@@ -78,9 +78,9 @@ def test_what_was_kept_is_proven_untouched_or_each_change_is_named(workspace: Wo
     (path / "notes").write_text("a note")
     (path / ".metadata").unlink()
     assert changes(workspace, path) == (
-        Change("runs/a/step-100", ".metadata", "missing"),
-        Change("runs/a/step-100", "__0_0.distcp", "changed"),
-        Change("runs/a/step-100", "notes", "added"),
+        KeptChange("runs/a/step-100", ".metadata", "missing"),
+        KeptChange("runs/a/step-100", "__0_0.distcp", "changed"),
+        KeptChange("runs/a/step-100", "notes", "added"),
     )
 
 
@@ -88,7 +88,7 @@ def test_a_kept_checkpoint_that_is_gone_is_missing(workspace: Workspace) -> None
     path = save(workspace.directory / "runs" / "a" / "step-100", "dcp-2.14.1")
     kept(workspace, path)
     path.rename(path.with_name("elsewhere"))
-    assert changes(workspace) == (Change("runs/a/step-100", "", "missing"),)
+    assert changes(workspace) == (KeptChange("runs/a/step-100", "", "missing"),)
 
 
 def test_a_copy_in_the_workspace_outlives_the_original(workspace: Workspace) -> None:
@@ -103,7 +103,7 @@ def test_a_copy_in_the_workspace_outlives_the_original(workspace: Workspace) -> 
         each.unlink()
     path.rmdir()
     assert contents(copy) == before
-    assert changes(workspace) == (Change("runs/a/step-100", "", "missing"),)
+    assert changes(workspace) == (KeptChange("runs/a/step-100", "", "missing"),)
 
 
 def test_keeping_again_records_what_is_there_now(workspace: Workspace) -> None:
@@ -129,7 +129,7 @@ def test_only_a_complete_checkpoint_can_be_kept(workspace: Workspace) -> None:
 def test_a_list_of_files_that_someone_edited_proves_nothing(workspace: Workspace) -> None:
     path = save(workspace.directory / "runs" / "a" / "step-100", "dcp-2.14.1")
     digest = kept(workspace, path).kept.digest or ""
-    listing = workspace.store.kept_path(digest)
+    listing = workspace.store.lifeboat_path(digest)
     listing.write_text(listing.read_text().replace('"bytes": ', '"bytes": 1'))
     with pytest.raises(WorkspaceError) as raised:
         changes(workspace)
@@ -163,4 +163,4 @@ def test_keeping_again_without_a_copy_forgets_no_copy(workspace: Workspace) -> N
     assert copied is not None
     assert kept(workspace, step).kept.copy == copied
     (workspace.directory / copied / ".metadata").unlink()
-    assert changes(workspace) == (Change(copied, ".metadata", "missing"),)
+    assert changes(workspace) == (KeptChange(copied, ".metadata", "missing"),)

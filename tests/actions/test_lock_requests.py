@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from torchenv.actions.lock import Order, lock
+from torchenv.actions.lock import LockOrder, lock
 from torchenv.catalogue import resources
 from torchenv.errors import NothingSuits
 from torchenv.installers import LockRequest
 from torchenv.lockfile.lock import Lock
-from torchenv.packages import Carried
+from torchenv.packages import CarriedPackages
 from torchenv.profile.model import Profile, Target, Torch
 
 LOCK = """\
@@ -49,11 +49,11 @@ class Recorder:
         raise AssertionError
 
 
-def order(*targets: Target, version: str = "2.15") -> Order:
-    return Order(
+def order(*targets: Target, version: str = "2.15") -> LockOrder:
+    return LockOrder(
         profile=Profile(name="team", torch=Torch(version=version), targets=targets),
         wanted={},
-        carried=Carried(),
+        carried=CarriedPackages(),
         catalogue=resources.catalogue(),
         catalogue_digest="sha256:0",
         uv="0.13.9",

@@ -80,7 +80,7 @@ def test_an_adopted_environment_is_never_touched(workspace: Workspace, tmp_path:
 
 def keep_checkpoint(workspace: Workspace, *readers: int) -> None:
     store = workspace.store
-    with store.locked("torchenv checkpoints keep"):
+    with store.hold("torchenv checkpoints keep"):
         store.write(store.read().keep(Kept(path="runs/a/step-100", readable_by=readers)))
 
 
@@ -148,10 +148,10 @@ def test_an_age_is_counted_from_the_last_use(workspace: Workspace) -> None:
     use("3", workspace.store, workspace.outside)
     use("1", workspace.store, workspace.outside)
     use("2", workspace.store, workspace.outside)
-    unused = workspace.now() - workspace.store.read().last_used(3)
+    unused = workspace.now() - workspace.store.read().find_last_use(3)
 
     def old_enough(age: timedelta) -> list[int]:
-        pruning = Pruning.of(None, age, workspace.store.read().last_used(3) + unused)
+        pruning = Pruning.of(None, age, workspace.store.read().find_last_use(3) + unused)
         pruned = prune(pruning, workspace.store, workspace.running, replaceable, dry_run=True)
         return [each.number for each in pruned.gone]
 

@@ -112,7 +112,7 @@ def bench(tmp_path: Path) -> Callable[..., Bench]:
         store = Store(tmp_path / "workspace")
         plan = resolve(Question(host=machine, wish=Wish(version="2.15"), catalogue=resources.catalogue()))
         assert plan.build is not None
-        with store.locked("a test"):
+        with store.hold("a test"):
             manifest, new = store.read().begin(
                 plan.build.name,
                 within=store.environments,

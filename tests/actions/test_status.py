@@ -7,22 +7,22 @@ from pathlib import Path
 
 from tests.support.workspace import Workspace, install, site_of
 
-from torchenv.actions.diff import Change, Differences, diff
-from torchenv.actions.status import Status, status
+from torchenv.actions.diff import Differences, PackageChange, diff
+from torchenv.actions.status import StatusReport, status
 from torchenv.actions.switch import rollback, use
-from torchenv.actions.verify import verified
+from torchenv.actions.verify import verify_environment
 from torchenv.environment.fingerprint import fingerprint
 from torchenv.environment.inspect import describe
-from torchenv.environment.verify import Finding
-from torchenv.render.status import diff_text, status_text
+from torchenv.environment.verify import FileFinding
+from torchenv.render.status import describe_diff, describe_status
 from torchenv.system.processes import Process
 
 
-def looked(workspace: Workspace, project: Path | None = None, **environ: str) -> Status:
+def looked(workspace: Workspace, project: Path | None = None, **environ: str) -> StatusReport:
     return status(workspace.store, environ, project, workspace.running)
 
 
-def messages(found: Status) -> list[str]:
+def messages(found: StatusReport) -> list[str]:
     return [each.message for each in found.problems]
 
 
@@ -31,7 +31,7 @@ def test_one_look_says_what_is_in_use_and_where_a_rollback_leads(workspace: Work
     use("1", workspace.store, workspace.outside)
     use("2", workspace.store, workspace.outside)
     workspace.processes = {new.path: (Process(4711, "python train.py"),)}
-    assert status_text(looked(workspace), workspace.store.root).splitlines() == [
+    assert describe_status(looked(workspace), workspace.store.root).splitlines() == [
         f"workspace: {workspace.store.root}",
         f"in use: environment {new}, built, ready",
         f"  {new.path}",
@@ -42,7 +42,7 @@ def test_one_look_says_what_is_in_use_and_where_a_rollback_leads(workspace: Work
 
 
 def test_before_there_is_anything_it_says_so(workspace: Workspace) -> None:
-    assert status_text(looked(workspace), workspace.store.root).splitlines()[1:] == [
+    assert describe_status(looked(workspace), workspace.store.root).splitlines()[1:] == [
         "in use: nothing yet",
         "rollback: to nothing",
     ]
@@ -151,15 +151,15 @@ def test_a_difference_is_one_line_a_package(workspace: Workspace) -> None:
     found = diff(old, new, workspace.store)
     assert found == Differences(
         python=None,
-        backend=Change("backend", "cu130", "cu132"),
+        backend=PackageChange("backend", "cu130", "cu132"),
         packages=(
-            Change("numpy", "2.2.0", "2.3.0"),
-            Change("rich", None, "14.0.0"),
-            Change("six", "1.17.0", None),
-            Change("torch", "2.14.1+cu130", "2.15.0+cu132"),
+            PackageChange("numpy", "2.2.0", "2.3.0"),
+            PackageChange("rich", None, "14.0.0"),
+            PackageChange("six", "1.17.0", None),
+            PackageChange("torch", "2.14.1+cu130", "2.15.0+cu132"),
         ),
     )
-    assert diff_text(found).splitlines() == [
+    assert describe_diff(found).splitlines() == [
         "  backend cu130 -> cu132",
         "  numpy 2.2.0 -> 2.3.0",
         "+ rich 14.0.0",
@@ -172,9 +172,9 @@ def test_a_removed_environment_is_compared_by_its_lock(workspace: Workspace) -> 
     old, new = workspace.built("2.14.1+cu130"), workspace.built("2.15.0+cu132")
     there = diff(old, new, workspace.store)
     store = workspace.store
-    with store.locked("torchenv remove 1"):
+    with store.hold("torchenv remove 1"):
         store.discard(old)
-        store.write(store.read().removed(1))
+        store.write(store.read().mark_removed(1))
         store.empty_trash()
     assert diff(store.read().number(1), new, store) == there
 
@@ -182,15 +182,15 @@ def test_a_removed_environment_is_compared_by_its_lock(workspace: Workspace) -> 
 def test_verify_names_what_was_changed_added_or_lost(workspace: Workspace) -> None:
     environment = workspace.built("2.15.0+cu132", packages={"numpy": "2.3.0"})
     told: list[tuple[int, int]] = []
-    assert verified(environment, workspace.store, lambda *far: told.append(far)) == ()
+    assert verify_environment(environment, workspace.store, lambda *far: told.append(far)) == ()
     assert told[-1][0] == told[-1][1] > 0
     site = site_of(environment)
     (site / "torch" / "version.py").write_text("__version__ = '0'\n")
     (site / "numpy" / "version.py").unlink()
     (site / "sneaked.py").touch()
     inside = f"lib/{site.parent.name}/site-packages"
-    assert verified(environment, workspace.store, lambda *_: None) == (
-        Finding("missing", f"{inside}/numpy/version.py", "is missing"),
-        Finding("added", f"{inside}/sneaked.py", "was added"),
-        Finding("changed", f"{inside}/torch/version.py", "was changed"),
+    assert verify_environment(environment, workspace.store, lambda *_: None) == (
+        FileFinding("missing", f"{inside}/numpy/version.py", "is missing"),
+        FileFinding("added", f"{inside}/sneaked.py", "was added"),
+        FileFinding("changed", f"{inside}/torch/version.py", "was changed"),
     )

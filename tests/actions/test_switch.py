@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from tests.support.workspace import Workspace, install, site_of
 
-from torchenv.actions.left_behind import left_behind
+from torchenv.actions.left_behind import find_unreadable_runs
 from torchenv.actions.status import status
 from torchenv.actions.switch import rollback, use
 from torchenv.errors import NothingSuits, WorkspaceError
-from torchenv.render.environment import list_text
-from torchenv.render.status import status_text
-from torchenv.render.switch import history_text, switch_document, switch_text
+from torchenv.render.environment import describe_list
+from torchenv.render.status import describe_status
+from torchenv.render.switch import describe_history, describe_switch, encode_switch
 from torchenv.system.processes import Process
 from torchenv.workspace.records import Environment, Proof, Run, Switch
 
@@ -97,9 +97,9 @@ def test_with_nothing_left_that_could_be_used_a_rollback_says_why_and_stays(work
 
 def failed(workspace: Workspace, environment: Environment) -> None:
     store = workspace.store
-    with store.locked("torchenv smoke"):
+    with store.hold("torchenv smoke"):
         proof = Proof(at=workspace.now(), passed=False, what="smoke")
-        store.write(store.read().checked(environment.number, proof))
+        store.write(store.read().record_check(environment.number, proof))
 
 
 def test_a_rollback_leads_to_one_that_failed_where_there_is_no_other_and_says_so(
@@ -110,7 +110,9 @@ def test_a_rollback_leads_to_one_that_failed_where_there_is_no_other_and_says_so
     at = workspace.store.read().number(1).proofs[-1].at
     said = f"environment {old} failed its smoke commands at {at:%Y-%m-%d %H:%M}; no other used before is left"
     looked = status(workspace.store, {}, None, workspace.running)
-    assert f"rollback: to environment {old}, whose smoke commands failed" in status_text(looked, Path("w"))
+    assert f"rollback: to environment {old}, whose smoke commands failed" in describe_status(
+        looked, Path("w")
+    )
     switched = rollback(None, workspace.store, workspace.outside)
     assert switched.now.number == 1
     assert switched.said == (said, IN_PLACE)
@@ -144,9 +146,9 @@ def test_one_that_failed_and_was_never_in_use_is_gone_back_to_only_by_its_number
 
 def test_a_list_shows_of_an_adopted_environment_that_it_failed(workspace: Workspace, tmp_path: Path) -> None:
     adopted = workspace.adopted(tmp_path / ".venv")
-    assert "  adopted  " in list_text(workspace.store.read())
+    assert "  adopted  " in describe_list(workspace.store.read())
     failed(workspace, adopted)
-    assert "  adopted, failed  " in list_text(workspace.store.read())
+    assert "  adopted, failed  " in describe_list(workspace.store.read())
 
 
 def test_an_environment_that_is_gone_cannot_be_put_in_use_and_its_lock_is_named(workspace: Workspace) -> None:
@@ -181,9 +183,9 @@ def test_a_torch_that_someone_replaced_is_told_as_drift(workspace: Workspace) ->
 def test_what_is_in_use_already_is_no_switch(workspace: Workspace) -> None:
     two_in_turn(workspace)
     switched = use("2", workspace.store, workspace.outside)
-    assert not switched.moved
+    assert not switched.has_moved
     assert len(workspace.store.read().switches) == 2
-    assert switch_text(switched).splitlines()[0] == f"environment {switched.now} is in use already"
+    assert describe_switch(switched).splitlines()[0] == f"environment {switched.now} is in use already"
 
 
 def test_processes_that_still_run_from_the_other_environment_are_named(workspace: Workspace) -> None:
@@ -193,16 +195,16 @@ def test_processes_that_still_run_from_the_other_environment_are_named(workspace
     workspace.processes = {new.path: (training,), str(workspace.store.current): (editor, training)}
     switched = rollback(None, workspace.store, workspace.outside)
     assert switched.running == (training, editor)
-    assert f"  process 4711 (python train.py) still runs from {new}, undisturbed" in switch_text(switched)
+    assert f"  process 4711 (python train.py) still runs from {new}, undisturbed" in describe_switch(switched)
 
 
 @pytest.mark.parametrize("proof", [False, True])
 def test_what_failed_its_smoke_commands_is_used_only_by_force(workspace: Workspace, *, proof: bool) -> None:
     environment = workspace.built()
     store = workspace.store
-    with store.locked("torchenv smoke"):
+    with store.hold("torchenv smoke"):
         failed = Proof(at=workspace.now(), passed=False, what="smoke")
-        store.write(store.read().checked(environment.number, failed))
+        store.write(store.read().record_check(environment.number, failed))
     with pytest.raises(NothingSuits) as caught:
         use("1", store, workspace.outside, proof=proof)
     assert caught.value.message == f"environment {environment} failed its smoke commands"
@@ -221,9 +223,9 @@ def test_where_the_profile_requires_proof_an_unproven_environment_is_used_only_b
     )
     assert workspace.store.read().current is None
     store = workspace.store
-    with store.locked("torchenv smoke"):
-        store.write(store.read().checked(1, Proof(at=workspace.now(), passed=True, what="smoke")))
-    assert use("1", store, workspace.outside, proof=True).moved
+    with store.hold("torchenv smoke"):
+        store.write(store.read().record_check(1, Proof(at=workspace.now(), passed=True, what="smoke")))
+    assert use("1", store, workspace.outside, proof=True).has_moved
 
 
 def test_after_its_project_was_renamed_everything_is_found_and_recorded_where_it_is(tmp_path: Path) -> None:
@@ -247,7 +249,7 @@ def test_after_its_project_was_renamed_everything_is_found_and_recorded_where_it
 def test_a_switch_clears_what_an_earlier_run_left(workspace: Workspace) -> None:
     two_in_turn(workspace)
     store = workspace.store
-    with store.locked("torchenv create"):
+    with store.hold("torchenv create"):
         manifest, new = store.read().begin(
             "2.16",
             within=store.environments,
@@ -257,7 +259,7 @@ def test_a_switch_clears_what_an_earlier_run_left(workspace: Workspace) -> None:
         store.write(manifest)
         Path(new.path).mkdir()
     rollback(None, workspace.store, workspace.outside)
-    assert workspace.store.read().unfinished() == ()
+    assert workspace.store.read().list_unfinished() == ()
     assert not Path(new.path).exists()
 
 
@@ -265,10 +267,10 @@ def test_a_switch_is_told_to_programs_as_the_contract_says(workspace: Workspace)
     old, _ = two_in_turn(workspace)
     store = workspace.store
     run = Run(path="runs/a", newest="step-200", newest_readable={1: "step-100", 2: "step-200"})
-    with store.locked("torchenv checkpoints scan"):
+    with store.hold("torchenv checkpoints scan"):
         store.write(store.read().record_runs([run]))
     switched = rollback(None, store, workspace.outside)
-    assert switch_document(switched, left_behind(switched, store, "linux")) == {
+    assert encode_switch(switched, find_unreadable_runs(switched, store, "linux")) == {
         "schema": "torchenv.switch/1",
         "from": 2,
         "to": 1,
@@ -294,7 +296,7 @@ def test_the_history_tells_each_switch_with_what_the_checks_said(workspace: Work
     assert manifest.switches[-1] == Switch(
         at=manifest.switches[-1].at, from_=2, to=1, why="rollback", said=(IN_PLACE,)
     )
-    assert history_text(manifest).splitlines()[-2:] == [
+    assert describe_history(manifest).splitlines()[-2:] == [
         f"2026-11-30 13:00:00  rollback: {new} -> {old}",
         f"    {IN_PLACE}",
     ]

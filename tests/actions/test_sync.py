@@ -16,7 +16,7 @@ from tests.support.project import MINOR, Project, said_by
 from tests.support.wheels import Wheel
 
 from torchenv.installers import interpreter_in
-from torchenv.installers.pip import carried_pip
+from torchenv.installers.pip import find_carried_pip
 from torchenv.installers.uv import uv_program
 from torchenv.lockfile.lock import Lock
 from torchenv.system.process import Command, Programs, together
@@ -312,7 +312,7 @@ def test_each_lock_installs_without_torchenv(team: Project, tmp_path: Path) -> N
 
     by_pip = tmp_path / "by pip"
     run(Command((uv, "venv", "--no-config", "--python", sys.executable, str(by_pip)))).check("make it")
-    pip = (str(interpreter_in(by_pip)), "-I", str(carried_pip() / "pip"), "install", "--no-compile")
+    pip = (str(interpreter_in(by_pip)), "-I", str(find_carried_pip() / "pip"), "install", "--no-compile")
     asked = (*pip, "--no-deps", "--requirement", lock)
     run(Command(asked, env={"PIP_CONFIG_FILE": os.devnull})).check("install with pip alone")
 

@@ -10,7 +10,7 @@ from textwrap import dedent
 import pytest
 
 import torchenv
-from torchenv.audit import RULES, Breakages, Kind, Unread, audit_content, audit_native, kind_of
+from torchenv.audit import RULES, Breakages, FileKind, Unread, audit_content, audit_native, kind_of
 
 Found = Callable[[str, str, str | bytes], list[str]]
 
@@ -31,7 +31,7 @@ def found(breakages: Breakages) -> Found:
         kind = kind_of(path)
         assert kind in asked.kinds, f"{rule} does not read {path}"
         data = dedent(content).encode() if isinstance(content, str) else content
-        if kind is Kind.NATIVE:
+        if kind is FileKind.NATIVE:
             result = audit_native(path, BytesIO(data), breakages, [asked])
         else:
             result = audit_content(path, kind, data, breakages, [asked])

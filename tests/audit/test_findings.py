@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from torchenv.audit import (
     RULES,
+    AuditReport,
     Breakages,
+    FileKind,
     Finding,
-    Kind,
-    Report,
     Severity,
     Unread,
     audit_content,
@@ -23,7 +23,7 @@ from torchenv.audit.rule import needle_test
 from torchenv.errors import InputError
 
 
-def rules_of(content: str, breakages: Breakages, kind: Kind = Kind.PYTHON) -> list[str]:
+def rules_of(content: str, breakages: Breakages, kind: FileKind = FileKind.PYTHON) -> list[str]:
     result = audit_content("a.py", kind, content.encode(), breakages)
     assert not isinstance(result, Unread), result.why
     return [each.rule for each in result]
@@ -58,19 +58,19 @@ def test_a_comment_without_names_suppresses_nothing(breakages: Breakages) -> Non
 
 def test_other_languages_suppress_in_their_own_comments(breakages: Breakages) -> None:
     code = "curandCreateGenerator(&g, t);  // torchenv: ignore[curand-build]\n"
-    assert rules_of(code, breakages, Kind.CODE) == []
+    assert rules_of(code, breakages, FileKind.CODE) == []
 
 
 def test_columns_count_letters_and_not_bytes(breakages: Breakages) -> None:
     code = 'import torch\nname = "größe"; d = torch.device("mps")\n'.encode()
-    result = audit_content("a.py", Kind.PYTHON, code, breakages)
+    result = audit_content("a.py", FileKind.PYTHON, code, breakages)
     assert not isinstance(result, Unread)
     assert [(each.line, each.column) for each in result] == [(2, 21)]
 
 
 def test_a_finding_says_why_and_what_to_do(breakages: Breakages) -> None:
     content = b"torch==2.15.0+cu126\n"
-    assert audit_content("requirements.txt", Kind.REQUIREMENTS, content, breakages) == (
+    assert audit_content("requirements.txt", FileKind.REQUIREMENTS, content, breakages) == (
         Finding(
             path="requirements.txt",
             line=1,
@@ -87,15 +87,15 @@ def test_a_finding_says_why_and_what_to_do(breakages: Breakages) -> None:
 @pytest.mark.parametrize(
     ("kind", "content", "why"),
     [
-        (Kind.PYTHON, "torch\nx = y('mps'\n", "not Python: line 2: '(' was never closed"),
-        (Kind.PYTHON, "torch\nx = 'mps'" + ".y" * 5000, "nested too deeply to be followed"),
-        (Kind.PYPROJECT, "torch+cu126 = [", "not valid TOML"),
-        (Kind.YAML, "TORCH_NCCL_: [", "not YAML"),
-        (Kind.NOTEBOOK, "torch 'mps' {", "not a Jupyter notebook of format 4"),
+        (FileKind.PYTHON, "torch\nx = y('mps'\n", "not Python: line 2: '(' was never closed"),
+        (FileKind.PYTHON, "torch\nx = 'mps'" + ".y" * 5000, "nested too deeply to be followed"),
+        (FileKind.PYPROJECT, "torch+cu126 = [", "not valid TOML"),
+        (FileKind.YAML, "TORCH_NCCL_: [", "not YAML"),
+        (FileKind.NOTEBOOK, "torch 'mps' {", "not a Jupyter notebook of format 4"),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_judged_is_told(
-    breakages: Breakages, kind: Kind, content: str, why: str
+    breakages: Breakages, kind: FileKind, content: str, why: str
 ) -> None:
     result = audit_content("it", kind, content.encode(), breakages)
     assert isinstance(result, Unread)
@@ -103,14 +103,14 @@ def test_a_file_that_cannot_be_judged_is_told(
 
 
 def test_a_file_that_no_rule_can_hit_is_not_parsed(breakages: Breakages) -> None:
-    assert audit_content("a.py", Kind.PYTHON, b"this is ( not Python", breakages) == ()
+    assert audit_content("a.py", FileKind.PYTHON, b"this is ( not Python", breakages) == ()
 
 
 def test_a_cell_that_is_not_python_does_not_hide_the_others(breakages: Breakages) -> None:
     cells = ["this is ( not Python", "import torch", "%matplotlib inline\nd = torch.device('mps')"]
     listed = ",\n".join(f'{{"cell_type": "code", "source": {quoted(each)}}}' for each in cells)
     notebook = f'{{"cells": [{listed}]}}'
-    result = audit_content("a.ipynb", Kind.NOTEBOOK, notebook.encode(), breakages)
+    result = audit_content("a.ipynb", FileKind.NOTEBOOK, notebook.encode(), breakages)
     assert not isinstance(result, Unread)
     assert [(each.rule, each.line) for each in result] == [("mps-floor", 3)]
 
@@ -154,13 +154,13 @@ FRAGMENTS = [
 
 
 @given(
-    kind=st.sampled_from([each for each in Kind if each is not Kind.NATIVE]),
+    kind=st.sampled_from([each for each in FileKind if each is not FileKind.NATIVE]),
     parts=st.lists(st.sampled_from(FRAGMENTS), max_size=30),
 )
 def test_any_file_is_judged_or_told_and_never_stops_the_audit(
-    breakages: Breakages, kind: Kind, parts: list[str]
+    breakages: Breakages, kind: FileKind, parts: list[str]
 ) -> None:
-    everything = [replace(rule, kinds=frozenset(Kind), needles=((),)) for rule in RULES]
+    everything = [replace(rule, kinds=frozenset(FileKind), needles=((),)) for rule in RULES]
     result = audit_content("it", kind, "".join(parts).encode(), breakages, everything)
     assert isinstance(result, Unread | tuple)
 
@@ -187,7 +187,7 @@ def test_a_report_gives_what_matters_as_much_as_asked() -> None:
     found = tuple(
         Finding(path="a", line=1, column=1, rule="r", severity=each, why="", remedy="") for each in Severity
     )
-    report = Report(release="2.15.0", files=1, findings=found)
+    report = AuditReport(release="2.15.0", files=1, findings=found)
     assert [str(each.severity) for each in report.at_least(Severity.WARNING)] == [
         "warning",
         "error",
@@ -197,23 +197,23 @@ def test_a_report_gives_what_matters_as_much_as_asked() -> None:
 @pytest.mark.parametrize(
     ("path", "kind"),
     [
-        ("src/a.py", Kind.PYTHON),
-        ("setup.py", Kind.SETUP_PY),
-        ("requirements-dev.txt", Kind.REQUIREMENTS),
-        ("requirements/gpu/base.in", Kind.REQUIREMENTS),
-        ("notes.txt", Kind.PROSE),
-        ("pylock.train.toml", Kind.LOCK),
-        ("docker/Dockerfile.gpu", Kind.DOCKERFILE),
-        (".github/workflows/test.yml", Kind.CI),
-        (".gitlab-ci.yml", Kind.CI),
-        ("env/environment.yaml", Kind.YAML),
-        ("lib/libmine.so.1.2", Kind.NATIVE),
-        ("lib/_C.cpython-312-x86_64-linux-gnu.so", Kind.NATIVE),
-        ("a/CMakeLists.txt", Kind.CMAKE),
-        ("kernels/noise.cuh", Kind.CODE),
+        ("src/a.py", FileKind.PYTHON),
+        ("setup.py", FileKind.SETUP_PY),
+        ("requirements-dev.txt", FileKind.REQUIREMENTS),
+        ("requirements/gpu/base.in", FileKind.REQUIREMENTS),
+        ("notes.txt", FileKind.PROSE),
+        ("pylock.train.toml", FileKind.LOCK),
+        ("docker/Dockerfile.gpu", FileKind.DOCKERFILE),
+        (".github/workflows/test.yml", FileKind.CI),
+        (".gitlab-ci.yml", FileKind.CI),
+        ("env/environment.yaml", FileKind.YAML),
+        ("lib/libmine.so.1.2", FileKind.NATIVE),
+        ("lib/_C.cpython-312-x86_64-linux-gnu.so", FileKind.NATIVE),
+        ("a/CMakeLists.txt", FileKind.CMAKE),
+        ("kernels/noise.cuh", FileKind.CODE),
         ("data.bin", None),
         ("other.toml", None),
     ],
 )
-def test_a_file_is_known_by_its_name(path: str, kind: Kind | None) -> None:
+def test_a_file_is_known_by_its_name(path: str, kind: FileKind | None) -> None:
     assert kind_of(path) is kind

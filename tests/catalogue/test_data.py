@@ -290,7 +290,7 @@ def test_a_recorded_host_has_a_platform_and_cards_that_the_catalogue_knows(path:
     host = Host.from_json(path.read_text(encoding="utf-8"), path.name)
     assert host.platform in {*RELEASES["2.15.0"].package_index, *CATALOGUE.no_wheels}
     for device in host.nvidia.devices:
-        named = CATALOGUE.capability_named(device.name)
+        named = CATALOGUE.find_capability(device.name)
         if device.name == "NVIDIA Graphics Device":
             assert named is None
         elif device.compute_capability is None:
@@ -298,4 +298,4 @@ def test_a_recorded_host_has_a_platform_and_cards_that_the_catalogue_knows(path:
         else:
             assert named == device.compute_capability
     for card in host.amd.devices:
-        assert CATALOGUE.gfx_named(card.name) in {card.gfx, None}
+        assert CATALOGUE.find_gfx(card.name) in {card.gfx, None}

@@ -49,14 +49,14 @@ CATALOGUE = resources.catalogue()
     ],
 )
 def test_a_nvidia_card_is_known_by_its_name(name: str, capability: str) -> None:
-    assert str(CATALOGUE.capability_named(name)) == capability
+    assert str(CATALOGUE.find_capability(name)) == capability
 
 
 @pytest.mark.parametrize(
     "name", ["NVIDIA Graphics Device", "GeForce GT 240", "NVIDIA H1000", "NVIDIA A1000X"]
 )
 def test_part_of_a_word_is_no_match(name: str) -> None:
-    assert CATALOGUE.capability_named(name) is None
+    assert CATALOGUE.find_capability(name) is None
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_part_of_a_word_is_no_match(name: str) -> None:
     ],
 )
 def test_an_amd_card_is_known_by_its_name(name: str, gfx: str) -> None:
-    assert CATALOGUE.gfx_named(name) == gfx
+    assert CATALOGUE.find_gfx(name) == gfx
 
 
 def test_a_name_that_all_integrated_graphics_share_tells_nothing() -> None:
-    assert CATALOGUE.gfx_named("AMD Radeon Graphics") is None
+    assert CATALOGUE.find_gfx("AMD Radeon Graphics") is None

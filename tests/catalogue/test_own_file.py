@@ -9,7 +9,7 @@ import pytest
 from torchenv.catalogue import Cuda, resources
 from torchenv.errors import InputError
 from torchenv.host.model import Capability
-from torchenv.profile.packaged import packaged_profile, profile_names
+from torchenv.profile.packaged import list_profile_names, read_packaged_profile
 
 NEXT = """
 schema = 1
@@ -75,8 +75,8 @@ def test_names_are_added_to_the_packaged_ones(tmp_path: Path) -> None:
     own = tmp_path / "catalogue.toml"
     own.write_text(NEXT, encoding="utf-8")
     catalogue = resources.catalogue(own)
-    assert catalogue.capability_named("NVIDIA GeForce RTX 6090") == (13, 0)
-    assert catalogue.capability_named("NVIDIA GeForce RTX 5080") == (12, 0)
+    assert catalogue.find_capability("NVIDIA GeForce RTX 6090") == (13, 0)
+    assert catalogue.find_capability("NVIDIA GeForce RTX 5080") == (12, 0)
 
 
 def test_generations_are_put_in_their_order(tmp_path: Path) -> None:
@@ -143,10 +143,10 @@ def test_a_file_that_is_not_there_is_the_users_to_mend(tmp_path: Path) -> None:
 def test_a_profile_is_given_with_where_it_came_from(tmp_path: Path) -> None:
     (tmp_path / "train.toml").write_text("schema = 1\n", encoding="utf-8")
     (tmp_path / "inference.toml").write_text("schema = 1\n", encoding="utf-8")
-    assert profile_names(tmp_path) == ("inference", "train")
-    assert packaged_profile("train", tmp_path) == ("schema = 1\n", "profiles/train.toml")
+    assert list_profile_names(tmp_path) == ("inference", "train")
+    assert read_packaged_profile("train", tmp_path) == ("schema = 1\n", "profiles/train.toml")
     with pytest.raises(InputError) as caught:
-        packaged_profile("trian", tmp_path)
+        read_packaged_profile("trian", tmp_path)
     assert (caught.value.message, caught.value.hint) == (
         "there is no profile 'trian'",
         "did you mean `train`?",

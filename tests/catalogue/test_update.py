@@ -10,7 +10,7 @@ from tests.catalogue.test_check import CATALOGUE, DOCUMENT, ROOT, SERVED, fetchi
 from torchenv.actions.catalogue import check
 from torchenv.actions.update_catalogue import corrections, write
 from torchenv.catalogue import parse
-from torchenv.catalogue.resources import laid_over
+from torchenv.catalogue.resources import lay_over
 from torchenv.system.documents import Table
 
 OTHERWISE = {
@@ -62,12 +62,12 @@ def test_what_was_written_holds_and_leaves_nothing_to_correct(tmp_path: Path) ->
     assert text.startswith("# What PyTorch's indexes serve,")
     own = Table.from_toml(text, "own").raw()
     packaged = Table.from_toml(DOCUMENT, "catalogue.toml").raw()
-    merged = parse(Table(laid_over(packaged, own), "merged"))
+    merged = parse(Table(lay_over(packaged, own), "merged"))
     assert corrections(merged, check(merged, fetching(OTHERWISE), ROOT)) == {}
 
 
 def test_entries_of_the_users_own_stay() -> None:
     before = tomlkit.parse('schema = 1\n[[release]]\nversion = "2.15.0"\ndate = "2026-10-29"\n').unwrap()
-    (release,) = laid_over(before, corrected())["release"]
+    (release,) = lay_over(before, corrected())["release"]
     assert release["date"] == "2026-10-29"
     assert release["backend"][0]["tag"] == "cu132"

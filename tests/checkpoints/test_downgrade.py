@@ -11,7 +11,7 @@ from tests.checkpoints.support import CASES, SAMPLES, MemoryTree, call4, files_o
 from torchenv.checkpoints import inspect
 from torchenv.checkpoints.downgrade import downgrade, reader_after
 from torchenv.checkpoints.formats import dcp
-from torchenv.checkpoints.formats.inert import Made, Map
+from torchenv.checkpoints.formats.inert import InertObject, Map
 from torchenv.checkpoints.formats.pickles import walk
 from torchenv.checkpoints.formats.records import PROPERTIES
 from torchenv.errors import NothingSuits
@@ -22,8 +22,8 @@ PY313 = sorted((SAMPLES / "2.15.0-py313").glob("*/*metadata"))
 
 
 def plain(value: Any) -> Any:
-    """Give what a pickle would make as values that can be compared, without any strides."""
-    if type(value) is Made:
+    """Return what a pickle would make as values that can be compared, without any strides."""
+    if type(value) is InertObject:
         state = plain(value.state)
         if value.maker == PROPERTIES:
             state = state[0], state[1][:5]

@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta
 
 from packaging.version import Version
 
-from torchenv.checkpoints.lifeboats import newest_kept, out_of_reach, told
+from torchenv.checkpoints.lifeboats import describe_run, find_newest_kept, out_of_reach
 from torchenv.environment.base_python import BasePython
 from torchenv.workspace.manifest import Manifest
-from torchenv.workspace.records import Environment, Kept, Kind, Run, State
+from torchenv.workspace.records import Environment, EnvironmentKind, Kept, Run, State
 
 NOW = datetime(2026, 11, 30, 8, tzinfo=UTC)
 OLD = Environment(
     number=1,
     name="2.14.1-cu126-py3.11",
-    kind=Kind.ADOPTED,
+    kind=EnvironmentKind.ADOPTED,
     state=State.READY,
     path="/old",
     python=BasePython("3.11.7", "/usr/bin/python3.11"),
@@ -37,7 +37,7 @@ def kept(path: str, days: int, *numbers: int) -> Kept:
 
 
 def test_what_an_environment_cannot_read_is_told_with_the_way_out() -> None:
-    assert list(told(RUN, OLD)) == [
+    assert list(describe_run(RUN, OLD)) == [
         (
             "runs/a: step-200 cannot be read by environment 1 (2.14.1-cu126-py3.11) (it needs torch 2.15);"
             " step-100 is the newest that can, 100 steps behind"
@@ -47,12 +47,12 @@ def test_what_an_environment_cannot_read_is_told_with_the_way_out() -> None:
 
 
 def test_nothing_is_told_where_the_newest_can_be_read() -> None:
-    assert list(told(RUN, replace(OLD, number=2))) == []
+    assert list(describe_run(RUN, replace(OLD, number=2))) == []
 
 
 def test_a_copy_of_the_newest_is_told_where_only_that_can_be_read() -> None:
     copied = replace(RUN, newest_readable={1: "step-200-for-2.14"})
-    assert list(told(copied, OLD)) == [
+    assert list(describe_run(copied, OLD)) == [
         (
             "runs/a: step-200 cannot be read by environment 1 (2.14.1-cu126-py3.11);"
             " its copy step-200-for-2.14 can"
@@ -62,14 +62,14 @@ def test_a_copy_of_the_newest_is_told_where_only_that_can_be_read() -> None:
 
 def test_what_no_scan_has_seen_is_told_so_and_never_as_none() -> None:
     run = replace(RUN, newest_readable={}, unjudged_for=(1,), broken=("step-300",))
-    assert list(told(run, OLD)) == [
+    assert list(describe_run(run, OLD)) == [
         "runs/a: not scanned since environment 1 was made: `torchenv checkpoints scan`",
         "runs/a: not complete and newer: step-300",
     ]
 
 
 def test_a_run_of_which_nothing_can_be_read_is_told_so() -> None:
-    (line,) = told(replace(RUN, newest_readable={}, downgrades_for=()), OLD)
+    (line,) = describe_run(replace(RUN, newest_readable={}, downgrades_for=()), OLD)
     assert line == (
         "runs/a: step-200 cannot be read by environment 1 (2.14.1-cu126-py3.11) (it needs torch 2.15);"
         " none of the run can"
@@ -78,18 +78,18 @@ def test_a_run_of_which_nothing_can_be_read_is_told_so() -> None:
 
 def test_newer_saves_that_are_broken_are_named() -> None:
     run = replace(RUN, newest_readable={1: "step-200"}, broken=("step-300",))
-    assert list(told(run, OLD)) == ["runs/a: not complete and newer: step-300"]
+    assert list(describe_run(run, OLD)) == ["runs/a: not complete and newer: step-300"]
 
 
 def test_a_name_that_would_act_on_a_terminal_is_written_out() -> None:
     run = Run(path="runs/a", newest="step-1", newest_readable={1: "step-1"}, broken=("step-2\x1b[2J",))
-    assert list(told(run, OLD)) == [r"runs/a: not complete and newer: 'step-2\x1b[2J'"]
+    assert list(describe_run(run, OLD)) == [r"runs/a: not complete and newer: 'step-2\x1b[2J'"]
 
 
 def test_the_newest_lifeboat_is_the_one_that_the_environment_in_use_reads() -> None:
     manifest = Manifest(kept=(kept("a", 9, 1), kept("b", 3, 1, 2), kept("c", 1, 2)))
-    assert newest_kept(replace(manifest, current=1)) == kept("b", 3, 1, 2)
-    assert newest_kept(replace(manifest, current=3)) is None
+    assert find_newest_kept(replace(manifest, current=1)) == kept("b", 3, 1, 2)
+    assert find_newest_kept(replace(manifest, current=3)) is None
 
 
 def test_a_plan_that_ends_on_an_old_torch_is_told_what_that_cannot_read() -> None:

@@ -38,7 +38,7 @@ def test_eight_processes_that_create_use_and_roll_back_at_once_leave_every_envir
 
         manifest = torchenv.sound()
         assert {code for _, code in codes} == {0}
-        assert manifest.unfinished() == ()
+        assert manifest.list_unfinished() == ()
         assert codes["create", 0] == len(manifest.environments) - 2
         # Each switch begins where the one before it ended: none was lost, and none was made up.
         ends = [switch.to for switch in manifest.switches]

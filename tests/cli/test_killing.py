@@ -61,7 +61,7 @@ def test_a_command_killed_at_any_moment_leaves_the_environment_in_use_before_or_
     while stopped < MOMENTS:
         share, words = chance.choice(COMMANDS)
         before = torchenv.sound()
-        assert before.in_use is not None
+        assert before.active is not None
         built = [each for each in before.environments if each.on_disk]
         removed = [each for each in before.environments if not each.on_disk]
         names = {"{last}": built[-1].number, "{removed}": removed[-1].number if removed else 0}
@@ -69,13 +69,13 @@ def test_a_command_killed_at_any_moment_leaves_the_environment_in_use_before_or_
         stopped += torchenv.kill_within(whole * share, *given, chance=chance)
 
         after = torchenv.store.read()
-        assert after.in_use is not None, f"seed {SEED}: nothing is in use after {given}"
-        assert torchenv.torch_in_use() == after.in_use.torch
+        assert after.active is not None, f"seed {SEED}: nothing is in use after {given}"
+        assert torchenv.torch_in_use() == after.active.torch
 
         # The next command works, and leaves nothing of the one before.
         torchenv.succeed("rollback")
         again = torchenv.sound()
-        assert again.unfinished() == ()
+        assert again.list_unfinished() == ()
         assert again.current != after.current
         assert str(torchenv.store.current.resolve()) == again.number(again.current or 0).path
         assert not list((torchenv.root / "trash").glob("*"))
@@ -90,7 +90,7 @@ def test_what_a_killed_create_left_running_is_ended_before_its_directory_is_clea
 ) -> None:
     process = torchenv.start("create", "2.15", "--backend", "rocm7.14")
     try:
-        wait_for(lambda: bool(torchenv.store.read().unfinished()))
+        wait_for(lambda: bool(torchenv.store.read().list_unfinished()))
         index.seconds_before_wheels = 60
         wait_for(lambda: any("uv pip sync" in each for each in still_holding(torchenv.root)))
         process.kill()
@@ -102,11 +102,11 @@ def test_what_a_killed_create_left_running_is_ended_before_its_directory_is_clea
         process.kill()
         process.communicate()
     assert still_holding(torchenv.root) == []
-    assert torchenv.sound().unfinished() == ()
+    assert torchenv.sound().list_unfinished() == ()
 
 
 def still_holding(root: Path) -> list[str]:
-    """Give the programs that hold the workspace's lock."""
+    """Return the programs that hold the workspace's lock."""
     found = []
     for pid, _ in holders(root / "lock"):
         # It may end under the eye.

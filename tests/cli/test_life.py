@@ -81,7 +81,7 @@ def test_an_active_conda_base_is_said_to_be_left_alone_and_is(torchenv: Torchenv
     assert f"conda's base environment {conda} is active in this shell and is not touched" in said.err
     assert torchenv.torch_in_use() == "2.15.0+cpu"
     torchenv.succeed("rollback", **active)
-    in_use = torchenv.sound().in_use
+    in_use = torchenv.sound().active
     assert in_use is not None
     assert (in_use.path, in_use.torch, in_use.layout) == (str(conda), "2.6.0", "conda")
     assert every_file(conda) == before
@@ -91,7 +91,7 @@ def test_an_install_that_stops_half_way_moves_no_pointer_and_leaves_nothing(
     torchenv: Torchenv, index: Index
 ) -> None:
     torchenv.succeed("create", "2.14", "--backend", "cpu", "--use")
-    in_use = torchenv.sound().in_use
+    in_use = torchenv.sound().active
     assert in_use is not None
     before = fingerprint(describe(Path(in_use.path)))
     wheel = "triton-3.9.0-py3-none-manylinux_2_28_x86_64.whl"
@@ -103,7 +103,7 @@ def test_an_install_that_stops_half_way_moves_no_pointer_and_leaves_nothing(
     assert said.code == 4
     assert "triton" in said.err
     after = torchenv.sound()
-    assert (after.in_use, after.unfinished()) == (in_use, ())
+    assert (after.active, after.list_unfinished()) == (in_use, ())
     assert fingerprint(describe(Path(in_use.path))) == before
 
     torchenv.succeed("create", "2.15", "--backend", "cu132", "--use")
@@ -144,7 +144,7 @@ def test_a_file_that_the_index_lost_is_named_before_the_removal_and_after(
             f"nvidia-cudnn-cu12==9.10.2.21 is no longer there: {lost[0].file_name}; it was at {address}"
             in (said.err)
         )
-        assert torchenv.sound().unfinished() == ()
+        assert torchenv.sound().list_unfinished() == ()
     finally:
         index.add("simple", *lost)
 
@@ -192,7 +192,7 @@ def test_with_its_constraints_a_later_install_fails_rather_than_swap_torch(
     torchenv: Torchenv, index: Index
 ) -> None:
     torchenv.succeed("create", "2.15", "--backend", "cu132", "--use")
-    environment = torchenv.sound().in_use
+    environment = torchenv.sound().active
     assert environment is not None
     directory = Path(environment.path)
     install = [str(uv_program()), "pip", "install", "--no-config", "--python", str(directory)]

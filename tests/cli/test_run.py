@@ -14,7 +14,7 @@ import pytest
 from tests.support.workspace import Workspace, write_venv
 
 from torchenv.actions.activate import script
-from torchenv.actions.run import Entry, activated, entry
+from torchenv.actions.run import ProgramEntry, build_environ, entry
 from torchenv.actions.switch import use
 from torchenv.errors import WorkspaceError
 from torchenv.system.processes import in_proc
@@ -34,7 +34,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def in_use(workspace: Workspace) -> Environment:
-    environment = workspace.store.read().in_use
+    environment = workspace.store.read().active
     assert environment is not None
     return environment
 
@@ -100,7 +100,7 @@ def test_what_runs_from_an_environment_is_found_by_its_start(workspace: Workspac
 def test_variables_that_lead_astray_are_out_and_the_path_begins_inside(workspace: Workspace) -> None:
     environ = {"PATH": "/usr/bin", "PYTHONPATH": "/mine", "PYTHONHOME": "/x", "VIRTUAL_ENV": "/old", "A": "1"}
     path = in_use(workspace).path
-    assert activated(in_use(workspace), workspace.store, environ) == {
+    assert build_environ(in_use(workspace), workspace.store, environ) == {
         "PATH": f"{path}/bin:/usr/bin",
         "VIRTUAL_ENV": path,
         "A": "1",
@@ -112,8 +112,8 @@ def test_devices_that_the_plan_left_out_are_hidden_unless_the_user_has_chosen(wo
     environment = replace(in_use(workspace), activation=around)
     mine = {"HSA_OVERRIDE_GFX_VERSION": "9.0.0"}
     assert entry(environment, workspace.store, mine).set["HIP_VISIBLE_DEVICES"] == "1"
-    assert "HSA_OVERRIDE_GFX_VERSION" not in activated(environment, workspace.store, mine)
-    chosen = activated(environment, workspace.store, {"ROCR_VISIBLE_DEVICES": "0"})
+    assert "HSA_OVERRIDE_GFX_VERSION" not in build_environ(environment, workspace.store, mine)
+    chosen = build_environ(environment, workspace.store, {"ROCR_VISIBLE_DEVICES": "0"})
     assert "HIP_VISIBLE_DEVICES" not in chosen
     assert chosen["ROCR_VISIBLE_DEVICES"] == "0"
 
@@ -183,7 +183,9 @@ def test_a_fish_shell_enters_and_leaves_without_a_trace(workspace: Workspace) ->
 
 
 def test_each_shell_quotes_in_its_own_way() -> None:
-    odd = Entry(directory=Path("/it's"), scripts=Path("/it's/bin"), set={"VIRTUAL_ENV": "/it's"}, unset=())
+    odd = ProgramEntry(
+        directory=Path("/it's"), scripts=Path("/it's/bin"), set={"VIRTUAL_ENV": "/it's"}, unset=()
+    )
     assert """export VIRTUAL_ENV='/it'"'"'s'""" in script(odd, "bash")
     assert "set -gx VIRTUAL_ENV '/it\\'s'" in script(odd, "fish")
     assert "$env:VIRTUAL_ENV = '/it''s'" in script(odd, "powershell")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from torchenv.environment.identity import identity
-from torchenv.environment.inspect import Layout, describe, distributions, strayed_scripts
+from torchenv.environment.inspect import Layout, describe, distributions, find_stray_scripts
 from torchenv.errors import InputError
 
 
@@ -40,7 +40,7 @@ def test_a_venv_is_told_by_its_configuration(tmp_path: Path) -> None:
     assert found.base is not None
     assert found.base.resolve() == Path(sys.executable).resolve()
     assert (found.torch, found.backend) == ("2.14.1+cu130", "cu130")
-    assert not found.moved
+    assert not found.has_moved
 
 
 def test_an_interpreter_stands_for_its_environment(tmp_path: Path) -> None:
@@ -174,14 +174,14 @@ def test_a_renamed_folder_shows_where_its_environment_was_made_and_which_scripts
     spaced = f"#!/bin/sh\n'''exec' \"{old}/bin/python3\" \"$0\" \"$@\"\n' '''\nimport pip\n"
     write(old / "bin" / "torchrun", spaced)
     write(old / "bin" / "tool", "#!/bin/sh\necho\n")
-    assert strayed_scripts(describe(old)) == ()
+    assert find_stray_scripts(describe(old)) == ()
     known = identity(old)
     (tmp_path / "old").rename(tmp_path / "new")
 
     found = describe(new)
-    assert found.moved
+    assert found.has_moved
     assert found.made_at == old
-    assert strayed_scripts(found) == (
+    assert find_stray_scripts(found) == (
         (new / "bin" / "pip", f"{old}/bin/python"),
         (new / "bin" / "torchrun", f"{old}/bin/python3"),
     )
@@ -199,7 +199,7 @@ def test_a_venv_made_by_uv_says_in_its_activate_script_where_it_was_made(tmp_pat
 def test_a_project_reached_through_a_link_was_not_moved(tmp_path: Path) -> None:
     venv.create(tmp_path / "real" / "env", symlinks=True)
     (tmp_path / "link").symlink_to("real")
-    assert not describe(tmp_path / "link" / "env").moved
+    assert not describe(tmp_path / "link" / "env").has_moved
 
 
 def test_an_environment_made_anew_at_the_same_place_is_another(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from torchenv.actions.smoke import SCRIPT, Result, Seen, understood
+from torchenv.actions.smoke import SCRIPT, Result, SmokeOutput, parse_output
 from torchenv.system.process import Command, Programs
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the made-up environments are laid out as on Unix")
@@ -27,14 +27,14 @@ TORCH = {
     "torch/distributed.py": "def is_available():\n    return False\n",
 }
 
-Look = Callable[..., Seen]
+Look = Callable[..., SmokeOutput]
 
 
 @pytest.fixture
 def look(tmp_path: Path) -> Look:
     """Run the script in an environment that holds these files, and understand what it tells."""
 
-    def run(files: Mapping[str, str], *packages: str) -> Seen:
+    def run(files: Mapping[str, str], *packages: str) -> SmokeOutput:
         venv.create(tmp_path / "environment", symlinks=True)
         (site,) = tmp_path.glob("environment/lib/python3*/site-packages")
         for name, text in files.items():
@@ -43,20 +43,20 @@ def look(tmp_path: Path) -> Look:
         python = str(tmp_path / "environment" / "bin" / "python")
         request = json.dumps({"packages": packages})
         done = Programs({"PATH": ""})(Command((python, "-I", "-B", str(SCRIPT), request)))
-        return understood(done, 60.0)
+        return parse_output(done, 60.0)
 
     return run
 
 
 def distribution(name: str, modules: Mapping[str, str]) -> dict[str, str]:
-    """Give the files of a distribution, as an installer leaves them."""
+    """Return the files of a distribution, as an installer leaves them."""
     info = f"{name.replace('-', '_')}-1.0.dist-info"
     record = "".join(f"{each},,\n" for each in modules)
     metadata = f"Metadata-Version: 2.4\nName: {name}\nVersion: 1.0\n"
     return {**modules, f"{info}/METADATA": metadata, f"{info}/RECORD": record}
 
 
-def results(seen: Seen) -> dict[str, tuple[Result, str]]:
+def results(seen: SmokeOutput) -> dict[str, tuple[Result, str]]:
     return {each.name: (each.result, each.message) for each in seen.steps}
 
 

@@ -14,7 +14,7 @@ from torchenv.actions.write_for import HOOK, write_for
 from torchenv.environment.base_python import BasePython
 from torchenv.errors import InputError, NothingSuits
 from torchenv.system.process import Command, Completed, Programs
-from torchenv.workspace.records import Environment, Kind, State
+from torchenv.workspace.records import Environment, EnvironmentKind, State
 
 # What torch.distributed.checkpoint.metadata of 2.15 has that counts here.
 METADATA = """
@@ -39,7 +39,7 @@ def environment(torch: str | None) -> Environment:
     return Environment(
         number=2,
         name="trained",
-        kind=Kind.BUILT,
+        kind=EnvironmentKind.BUILT,
         state=State.READY,
         path="/trained",
         python=BasePython("3.12.7", "/usr/bin/python3.12"),

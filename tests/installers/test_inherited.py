@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from torchenv.installers.inherited import Constraint, Inherited, inherited, pip_files, uv_files
+from torchenv.installers.inherited import Constraint, Inherited, pip_files, read_inherited, uv_files
 
 HOME = Path("/home/ada")
 
@@ -31,7 +31,7 @@ def read(path: Path) -> str:
 
 
 def found(environ: dict[str, str]) -> Inherited:
-    return inherited(environ, read, system="linux", home=HOME)
+    return read_inherited(environ, read, system="linux", home=HOME)
 
 
 def test_settings_that_steer_are_named_with_their_place() -> None:
@@ -70,7 +70,7 @@ def test_settings_that_cannot_be_read_are_none() -> None:
     def broken(path: Path) -> str:
         return "no = [toml and no ini" if path.suffix == ".toml" else "no section\n"
 
-    nothing = inherited({}, broken, system="linux", home=HOME)
+    nothing = read_inherited({}, broken, system="linux", home=HOME)
     assert nothing == Inherited((), (), {})
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from torchenv.errors import InputError, ToolFailed
 from torchenv.installers import LockRequest, interpreter_in
-from torchenv.installers.pip import Pip, hashed_requirements
+from torchenv.installers.pip import Pip, write_hashed_requirements
 from torchenv.lockfile.lock import Lock
 from torchenv.system.process import Command, Programs
 
@@ -95,7 +95,7 @@ wheels = [
 ]
 """
     lock = Lock.parse(text, "pylock.toml")
-    assert hashed_requirements(lock, "pylock.toml") == (
+    assert write_hashed_requirements(lock, "pylock.toml") == (
         "torch==2.15.0+cpu --hash=sha256:aa --hash=sha256:bb\n"
     )
 
@@ -109,6 +109,6 @@ name = "mine"
 vcs = { type = "git", url = "https://git.example/mine", commit-id = "0" }
 """
     with pytest.raises(InputError) as caught:
-        hashed_requirements(Lock.parse(text, "pylock.toml"), "pylock.toml")
+        write_hashed_requirements(Lock.parse(text, "pylock.toml"), "pylock.toml")
     assert str(caught.value) == "pylock.toml: pip cannot prove mine: it has no hash"
     assert caught.value.hint == "use `--installer uv`, or lock a released version of it"

@@ -6,7 +6,7 @@ import pytest
 
 from torchenv.errors import IndexFailed, NothingSuits, ToolFailed, Unobtainable
 from torchenv.installers import LockRequest
-from torchenv.installers.trouble import conflict, explained
+from torchenv.installers.trouble import conflict, explain_failure
 from torchenv.system.process import Command, Completed, End
 
 REQUEST = LockRequest(
@@ -113,7 +113,7 @@ def failed(text: str) -> Completed:
     ],
 )
 def test_a_failure_says_what_went_wrong_and_what_to_do(text: str, message: str, hint: str) -> None:
-    error = explained(failed(text), "build it", REQUEST)
+    error = explain_failure(failed(text), "build it", REQUEST)
     assert isinstance(error, ToolFailed)
     assert (str(error), error.hint) == (message, hint)
 
@@ -128,12 +128,12 @@ def test_a_failure_says_what_went_wrong_and_what_to_do(text: str, message: str, 
     ],
 )
 def test_trouble_with_an_index_is_told_apart_for_another_index_might_cure_it(text: str) -> None:
-    assert isinstance(explained(failed(f"error: no\n  {text}"), "build it", REQUEST), IndexFailed)
+    assert isinstance(explain_failure(failed(f"error: no\n  {text}"), "build it", REQUEST), IndexFailed)
 
 
 def test_a_tool_that_was_stopped_says_so() -> None:
     done = Completed(Command(("uv", "venv")), 124, "", "", End.OUT_OF_TIME)
-    assert str(explained(done, "make it")) == "could not make it: uv did not answer in time"
+    assert str(explain_failure(done, "make it")) == "could not make it: uv did not answer in time"
 
 
 def test_packages_that_do_not_go_together_are_the_users_to_settle() -> None:
@@ -141,7 +141,7 @@ def test_packages_that_do_not_go_together_are_the_users_to_settle() -> None:
         "error: No solution found when resolving dependencies\n"
         "  cause: Because a==1 depends on numpy<2 and b==1 depends on numpy>=2, we can conclude …\n"
     )
-    error = explained(failed(said), "choose the packages", REQUEST)
+    error = explain_failure(failed(said), "choose the packages", REQUEST)
     assert isinstance(error, NothingSuits)
     assert str(error) == (
         "the packages do not go together: Because a==1 depends on numpy<2 and"
@@ -177,7 +177,7 @@ def test_a_package_that_cannot_be_built_is_named_with_the_cause() -> None:
         "         ModuleNotFoundError: No module named 'torch'\n\n"
         "hint: This error likely indicates that `flash-attn@2.8.3` depends on `torch`, but …\n"
     )
-    error = explained(failed(text), "choose the packages", REQUEST)
+    error = explain_failure(failed(text), "choose the packages", REQUEST)
     assert isinstance(error, Unobtainable)
     assert str(error) == (
         "could not choose the packages: flash-attn==2.8.3 has no wheel that fits and cannot be built:"

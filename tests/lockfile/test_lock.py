@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from torchenv.errors import InputError
-from torchenv.lockfile.lock import Lock, LockedFile, written
+from torchenv.lockfile.lock import Lock, LockedFile, write_lock
 
 SHA = "a" * 64
 NUMPY = "https://mirror.example/simple/numpy-2.3.0-py3-none-any.whl"
@@ -59,13 +59,13 @@ def test_the_digest_is_that_of_the_text() -> None:
 
 
 def test_writing_what_was_read_gives_the_same_bytes() -> None:
-    assert written(tomllib.loads(TEXT), index_of=INDEXES) == TEXT
+    assert write_lock(tomllib.loads(TEXT), index_of=INDEXES) == TEXT
 
 
 def test_the_order_in_which_a_tool_gives_packages_and_keys_does_not_show() -> None:
     raw = tomllib.loads(TEXT)
     shuffled = {**raw, "packages": [dict(reversed(each.items())) for each in raw["packages"][::-1]]}
-    assert written(shuffled, index_of=INDEXES) == TEXT
+    assert write_lock(shuffled, index_of=INDEXES) == TEXT
 
 
 def test_the_index_is_written_in_and_only_for_what_an_index_gave() -> None:
@@ -74,7 +74,7 @@ def test_the_index_is_written_in_and_only_for_what_an_index_gave() -> None:
         del package["index"]
     commit = {"type": "git", "url": "https://git.example/x", "commit-id": "0" * 40}
     raw["packages"].append({"name": "x", "vcs": commit})
-    text = written(raw, index_of={**INDEXES, "x": "https://mirror.example/simple"})
+    text = write_lock(raw, index_of={**INDEXES, "x": "https://mirror.example/simple"})
     assert text == TEXT + (
         '\n[[packages]]\nname = "x"\nvcs = { type = "git", url = "https://git.example/x",'
         f' commit-id = "{"0" * 40}" }}\n'

@@ -6,7 +6,14 @@ from tests.support.installed import Site
 
 from torchenv.catalogue import Catalogue
 from torchenv.environment.inspect import distributions
-from torchenv.packages import Bound, CannotFollow, Carried, bound_to_torch, following, of_environment
+from torchenv.packages import (
+    Bound,
+    CannotFollow,
+    CarriedPackages,
+    find_bound_to_torch,
+    following,
+    of_environment,
+)
 
 PLANNED = {"torch": "2.15.0+cu132", "torchvision": "0.29.2+cu132"}
 INDEX = "https://mirror.example/simple"
@@ -19,10 +26,10 @@ def needs(*libraries: str) -> bytes:
 
 
 def bound(site: Site, planned: dict[str, str] = PLANNED) -> tuple[Bound, ...]:
-    return bound_to_torch(distributions(site.installation), site.installation.torch, planned)
+    return find_bound_to_torch(distributions(site.installation), site.installation.torch, planned)
 
 
-def followed(site: Site, catalogue: Catalogue, newer: dict[str, str | None]) -> Carried:
+def followed(site: Site, catalogue: Catalogue, newer: dict[str, str | None]) -> CarriedPackages:
     carried = of_environment(distributions(site.installation), ".venv", catalogue)
     return following(carried, bound(site), newer, INDEX)
 

@@ -8,7 +8,7 @@ import pytest
 
 from torchenv.catalogue import Catalogue
 from torchenv.errors import InputError
-from torchenv.packages import Asked, Carried, Note, of_file, of_profile
+from torchenv.packages import CarriedPackages, CarriedRequirement, PackageNote, of_file, of_profile
 from torchenv.profile.model import Packages
 
 PROJECT = """\
@@ -58,15 +58,15 @@ def lock(**more: str) -> str:
     return LOCK.format(packages="\n".join(packages))
 
 
-def read(name: str, text: str, catalogue: Catalogue) -> Carried:
+def read(name: str, text: str, catalogue: Catalogue) -> CarriedPackages:
     return of_file(name, Path("/p"), lambda _: text, catalogue)
 
 
 def test_a_project_gives_its_dependencies_and_no_extras(catalogue: Catalogue) -> None:
     found = read("pyproject.toml", PROJECT, catalogue)
-    assert found.requirements == (Asked("numpy>=2", "pyproject.toml"),)
-    assert found.family == (Asked("torch>=2.14", "pyproject.toml"),)
-    assert found.notes == (Note("ignored", "pyproject.toml: tool.uv.sources.numpy is not obeyed"),)
+    assert found.requirements == (CarriedRequirement("numpy>=2", "pyproject.toml"),)
+    assert found.family == (CarriedRequirement("torch>=2.14", "pyproject.toml"),)
+    assert found.notes == (PackageNote("ignored", "pyproject.toml: tool.uv.sources.numpy is not obeyed"),)
 
 
 def test_extras_and_dependency_groups_are_taken_along_by_name(catalogue: Catalogue) -> None:
@@ -129,9 +129,9 @@ def test_a_lock_gives_its_topmost_packages_at_their_versions(catalogue: Catalogu
         ),
         "a": ("a @ git+https://git.example/a.git@7921be1537ea",),
     }
-    assert found.family == (Asked("torchvision", "pylock.toml"),)
+    assert found.family == (CarriedRequirement("torchvision", "pylock.toml"),)
     assert found.notes == (
-        Note("local", "pylock.toml: mine is a folder of one machine: install it afterwards by hand"),
+        PackageNote("local", "pylock.toml: mine is a folder of one machine: install it afterwards by hand"),
     )
 
 
@@ -145,6 +145,9 @@ def test_a_profile_asks_by_name_and_by_files_beside_it(catalogue: Catalogue) -> 
         requirements=("lightning>=2.5", "torchaudio"), constraints=("numpy<3",), files=("needs.txt",)
     )
     found = of_profile(packages, "torchenv.toml", Path("/p"), lambda path: f"tqdm # {path}", catalogue)
-    assert found.requirements == (Asked("lightning>=2.5", "torchenv.toml"), Asked("tqdm", "needs.txt:1"))
-    assert found.constraints == (Asked("numpy<3", "torchenv.toml"),)
-    assert found.family == (Asked("torchaudio", "torchenv.toml"),)
+    assert found.requirements == (
+        CarriedRequirement("lightning>=2.5", "torchenv.toml"),
+        CarriedRequirement("tqdm", "needs.txt:1"),
+    )
+    assert found.constraints == (CarriedRequirement("numpy<3", "torchenv.toml"),)
+    assert found.family == (CarriedRequirement("torchaudio", "torchenv.toml"),)

@@ -8,16 +8,24 @@ import pytest
 
 from torchenv.catalogue import Catalogue
 from torchenv.errors import NothingSuits
-from torchenv.packages import Asked, Carried, Wanted, companions, of_file, refuse_conflicts, together
+from torchenv.packages import (
+    CarriedPackages,
+    CarriedRequirement,
+    Wanted,
+    companions,
+    of_file,
+    refuse_conflicts,
+    together,
+)
 
 PLAN = ("torch==2.15.0+cu132", "torchvision==0.29.2+cu132")
 
 
-def listing(text: str, catalogue: Catalogue) -> Carried:
+def listing(text: str, catalogue: Catalogue) -> CarriedPackages:
     return of_file("requirements.txt", Path("/p"), lambda _: text, catalogue)
 
 
-def check(carried: Carried, *, platform: str = "linux-x86_64") -> None:
+def check(carried: CarriedPackages, *, platform: str = "linux-x86_64") -> None:
     refuse_conflicts(carried, PLAN, platform=platform, python="3.12")
 
 
@@ -48,7 +56,7 @@ def test_the_build_of_another_backend_is_another_version(catalogue: Catalogue) -
 
 
 def test_a_constraint_is_checked_and_asks_for_nothing() -> None:
-    bound = Carried(family_constraints=(Asked("torchvision<0.29", "bounds.txt:1"),))
+    bound = CarriedPackages(family_constraints=(CarriedRequirement("torchvision<0.29", "bounds.txt:1"),))
     assert companions(bound, "linux-x86_64") == ()
     with pytest.raises(NothingSuits, match=r"^bounds.txt:1 wants torchvision<0\.29, and"):
         check(bound)
@@ -71,7 +79,7 @@ def test_a_line_for_another_platform_or_python_does_not_count(catalogue: Catalog
 def test_what_is_asked_for_by_name_is_not_wanted_a_second_time() -> None:
     numpy = Wanted(name="numpy", version="2.2.0", source=".venv", asks=("numpy==2.2.0", "numpy"))
     tqdm = Wanted(name="tqdm", version="4.67", source=".venv", asks=("tqdm==4.67", "tqdm"))
-    by_name = Carried(requirements=(Asked("NumPy<3", "requirements.txt:1"),))
-    found = together(by_name, Carried(wanted=(numpy, tqdm)), by_name)
+    by_name = CarriedPackages(requirements=(CarriedRequirement("NumPy<3", "requirements.txt:1"),))
+    found = together(by_name, CarriedPackages(wanted=(numpy, tqdm)), by_name)
     assert found.requirements == by_name.requirements
     assert found.wanted == (tqdm,)

@@ -6,10 +6,10 @@ from tests.support.installed import Site
 
 from torchenv.catalogue import Catalogue
 from torchenv.environment.inspect import distributions
-from torchenv.packages import Asked, Carried, Note, companions, of_environment
+from torchenv.packages import CarriedPackages, CarriedRequirement, PackageNote, companions, of_environment
 
 
-def carried(site: Site, catalogue: Catalogue) -> Carried:
+def carried(site: Site, catalogue: Catalogue) -> CarriedPackages:
     return of_environment(distributions(site.installation), ".venv", catalogue)
 
 
@@ -100,7 +100,10 @@ def test_companions_are_asked_of_the_plan_without_a_version(site: Site, catalogu
     site.add("torchvision", "0.29.1", "numpy", "torch>=2.14.0", requested=True)
     site.add("torchaudio", "2.11.0", "torch", requested=True)
     found = carried(site, catalogue)
-    assert found.family == (Asked("torchaudio", ".venv"), Asked("torchvision", ".venv"))
+    assert found.family == (
+        CarriedRequirement("torchaudio", ".venv"),
+        CarriedRequirement("torchvision", ".venv"),
+    )
     assert companions(found, "linux-x86_64") == ("torchaudio", "torchvision")
 
 
@@ -131,7 +134,7 @@ def test_ones_own_project_is_listed_and_what_it_requires_goes_along(site: Site, 
     site.add("numpy", "2.2.0")
     assert wanted(site, catalogue) == {"numpy": "2.2.0"}
     assert carried(site, catalogue).notes == (
-        Note(
+        PackageNote(
             "local",
             "mine comes from /home/u/my project: install it afterwards with"
             " `uv pip install --no-deps -e '/home/u/my project'`",

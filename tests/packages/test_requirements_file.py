@@ -8,10 +8,10 @@ import pytest
 
 from torchenv.catalogue import Catalogue
 from torchenv.errors import InputError
-from torchenv.packages import Asked, Carried, Note, of_file
+from torchenv.packages import CarriedPackages, CarriedRequirement, PackageNote, of_file
 
 
-def read(texts: dict[str, str], catalogue: Catalogue, name: str = "requirements.txt") -> Carried:
+def read(texts: dict[str, str], catalogue: Catalogue, name: str = "requirements.txt") -> CarriedPackages:
     return of_file(name, Path("/p"), lambda path: texts[str(path.relative_to("/p"))], catalogue)
 
 
@@ -25,9 +25,9 @@ def test_requirements_keep_their_extras_and_markers_and_lose_comments(catalogue:
         "  >=4.60\n"
     )
     assert read({"requirements.txt": text}, catalogue).requirements == (
-        Asked("numpy>=2,<3", "requirements.txt:2"),
-        Asked("lightning[extra]~=2.5 ; python_version < '3.14'", "requirements.txt:4"),
-        Asked("tqdm   >=4.60", "requirements.txt:5"),
+        CarriedRequirement("numpy>=2,<3", "requirements.txt:2"),
+        CarriedRequirement("lightning[extra]~=2.5 ; python_version < '3.14'", "requirements.txt:4"),
+        CarriedRequirement("tqdm   >=4.60", "requirements.txt:5"),
     )
 
 
@@ -46,8 +46,14 @@ def test_files_named_in_it_are_read_from_beside_it_and_each_once(catalogue: Cata
         lambda path: texts[str(path.relative_to("/p"))],
         catalogue,
     )
-    assert found.requirements == (Asked("numpy", "base.txt:1"), Asked("tqdm", "base.txt:1"))
-    assert found.constraints == (Asked("numpy<3", "bounds.txt:1"), Asked("tqdm<5", "more.txt:1"))
+    assert found.requirements == (
+        CarriedRequirement("numpy", "base.txt:1"),
+        CarriedRequirement("tqdm", "base.txt:1"),
+    )
+    assert found.constraints == (
+        CarriedRequirement("numpy<3", "bounds.txt:1"),
+        CarriedRequirement("tqdm<5", "more.txt:1"),
+    )
 
 
 def test_options_that_steer_an_installer_are_listed_without_their_login(catalogue: Catalogue) -> None:
@@ -57,7 +63,7 @@ def test_options_that_steer_an_installer_are_listed_without_their_login(catalogu
         "-f wheels\n--pre\nnumpy\n"
     )
     found = read({"requirements.txt": text}, catalogue)
-    assert found.requirements == (Asked("numpy", "requirements.txt:5"),)
+    assert found.requirements == (CarriedRequirement("numpy", "requirements.txt:5"),)
     assert [each.message for each in found.notes] == [
         "requirements.txt:1: --index-url https://mirror.example/simple is not obeyed",
         "requirements.txt:2: --extra-index-url=https://mirror.example/whl/cu126 is not obeyed",
@@ -71,7 +77,9 @@ def test_hashes_are_dropped_and_that_is_said_once(catalogue: Catalogue) -> None:
     found = read({"requirements.txt": text}, catalogue)
     assert [each.requirement for each in found.requirements] == ["numpy==2.3.0", "tqdm==4.67"]
     assert found.notes == (
-        Note("ignored", "requirements.txt: its hashes are not checked: the new lock has hashes of its own"),
+        PackageNote(
+            "ignored", "requirements.txt: its hashes are not checked: the new lock has hashes of its own"
+        ),
     )
 
 
@@ -96,7 +104,7 @@ def test_paths_of_this_machine_are_listed_with_what_to_do(line: str, catalogue: 
     found = read({"requirements.txt": line}, catalogue)
     assert found.requirements == ()
     assert found.notes == (
-        Note(
+        PackageNote(
             "local",
             f"requirements.txt:1: {what} is of this machine alone:"
             f" install it afterwards with `uv pip install --no-deps {what}`",
@@ -125,10 +133,10 @@ def test_what_cannot_be_read_is_named_with_its_line(line: str, message: str, cat
 def test_torchs_family_is_kept_apart_and_its_libraries_are_left_to_torch(catalogue: Catalogue) -> None:
     text = "torch==2.14.1\ntorchvision[x]\nnvidia-cudnn-cu13==9.24.0.43\nnumpy\n"
     found = read({"requirements.txt": text}, catalogue)
-    assert found.requirements == (Asked("numpy", "requirements.txt:4"),)
+    assert found.requirements == (CarriedRequirement("numpy", "requirements.txt:4"),)
     assert found.family == (
-        Asked("torch==2.14.1", "requirements.txt:1"),
-        Asked("torchvision[x]", "requirements.txt:2"),
+        CarriedRequirement("torch==2.14.1", "requirements.txt:1"),
+        CarriedRequirement("torchvision[x]", "requirements.txt:2"),
     )
     assert [each.message for each in found.notes] == [
         "requirements.txt:2: the extras of torchvision[x] are left out: list what they bring",

@@ -73,15 +73,15 @@ def amd(*devices: AmdDevice) -> Amd:
 
 
 def choice(plan: Plan) -> str | None:
-    """Give the environment's name of a plan."""
+    """Return the environment's name of a plan."""
     return plan.build.name if plan.build else None
 
 
 def codes(plan: Plan, torch: str | None = None) -> dict[str, str]:
-    """Give the code by which each build of a release was passed over."""
+    """Return the code by which each build of a release was passed over."""
     return {each.backend: each.code for each in plan.rejected if torch in {None, str(each.torch)}}
 
 
 def warned(plan: Plan) -> dict[str, str]:
-    """Give the warnings of a plan by their codes."""
+    """Return the warnings of a plan by their codes."""
     return {each.code: each.message for each in plan.warnings}

@@ -13,9 +13,9 @@ from torchenv.errors import InputError
 from torchenv.lockfile.lockset import LockedTarget
 from torchenv.plan import Outcome, Plan, Question
 from torchenv.plan.fleet import Fleet, fleet
-from torchenv.plan.targets import best, fits, planned, unsupported, wish_of
+from torchenv.plan.targets import best, explain_unsupported, fits, plan_target, wish_of
 from torchenv.profile.model import Profile, Target, Torch
-from torchenv.render.fleet import fleet_text
+from torchenv.render.fleet import describe_fleet
 
 PROFILE = Profile(name="team", torch=Torch(version="2.15"))
 
@@ -23,7 +23,7 @@ PROFILE = Profile(name="team", torch=Torch(version="2.15"))
 def decided(**target: Any) -> Plan:
     """Decide for a target on Linux with Python 3.12, unless the test says otherwise."""
     asked = Target(**{"name": "t", "platform": "linux-x86_64", "python": "3.12", **target})
-    return planned(asked, PROFILE, CATALOGUE, packages=(), torch_index=None)
+    return plan_target(asked, PROFILE, CATALOGUE, packages=(), torch_index=None)
 
 
 def choice(plan: Plan) -> str | None:
@@ -64,10 +64,10 @@ def test_the_package_indexs_own_build_is_taken_only_where_a_target_says_so() -> 
 def test_a_platform_without_wheels_is_told_apart_from_what_cannot_be_met() -> None:
     intel_mac = decided(platform="darwin-x86_64")
     assert intel_mac.outcome is Outcome.BLOCKED
-    assert unsupported(intel_mac) == "PyTorch has published no wheel for macOS x86_64 since 2.2.2"
+    assert explain_unsupported(intel_mac) == "PyTorch has published no wheel for macOS x86_64 since 2.2.2"
     old_python = decided(python="3.9")
     assert old_python.outcome is Outcome.BLOCKED
-    assert unsupported(old_python) is None
+    assert explain_unsupported(old_python) is None
 
 
 def test_an_unknown_platform_is_answered_with_the_nearest_one() -> None:
@@ -125,7 +125,7 @@ def gathered(*names: str) -> Fleet:
 
 def test_a_fleet_is_one_table_and_the_fewest_targets() -> None:
     found = gathered("v100-driver-580", "rtx-4090-driver-580", "m2-macos-15", "h100-driver-550")
-    assert re.sub(r" {2,}", "  ", fleet_text(found)) == (
+    assert re.sub(r" {2,}", "  ", describe_fleet(found)) == (
         "host  torch  backend  target  reason\n"
         "v100-driver-580  2.14.1  cu126  cu126  torch 2.15.0 (cu132): has no kernels for"
         " Tesla V100-SXM2-32GB (compute capability 7.0); its code starts at 7.5\n"
@@ -143,7 +143,7 @@ def test_a_fleet_is_one_table_and_the_fewest_targets() -> None:
 
 def test_a_machine_that_nothing_serves_is_told_what_would() -> None:
     found = gathered("cpu-only-linux", "rtx-5090-driver-570")
-    assert [each.name for each in found.left_out] == ["rtx-5090-driver-570"]
+    assert [each.name for each in found.unserved] == ["rtx-5090-driver-570"]
     assert [each.name for each in found.targets] == ["cpu"]
     row = found.to_document()["hosts"][1]
     assert (row["outcome"], row["torch"], row["target"]) == ("blocked", None, None)
@@ -165,7 +165,7 @@ def test_the_targets_that_a_profile_lacks_are_named_once() -> None:
         PROFILE, targets=(Target(name="v", platform="linux-x86_64", python="3.11", backend="cu126"),)
     )
     found = gathered("v100-driver-580", "m2-macos-15", "m2-macos-14", "rtx-4090-driver-580", "mig-a100")
-    assert [(each.name, each.backend, each.torch) for each in found.needed(profile)] == [
+    assert [(each.name, each.backend, each.torch) for each in found.list_missing_targets(profile)] == [
         ("cpu-darwin-arm64", "cpu", None),
         ("cpu-darwin-arm64-2-14", "cpu", "2.14"),
         ("cu132", "cu132", None),
@@ -180,7 +180,7 @@ def test_a_large_fleet_of_many_kinds_is_answered_too() -> None:
             hosts[f"{minor}-{n}"] = linux(f"3.{minor}.1", nvidia=nvidia(driver, card))
         hosts[f"{minor}-cpu"] = linux(f"3.{minor}.1")
     found = fleet(hosts, wish_of(PROFILE, torch_index=None), CATALOGUE)
-    assert not found.left_out
+    assert not found.unserved
     assert all(each.served_by for each in found.members)
     # Whatever driver and Python each has today, one CUDA build and the CPU's serve them.
     assert len(found.targets) == 2

@@ -13,7 +13,7 @@ from torchenv.plan import Question, Wish, resolve
 
 
 def python_of(host: Host | str, **wish: object) -> tuple[str, str | None]:
-    """Give the minor and the path of the interpreter that is planned."""
+    """Return the minor and the path of the interpreter that is planned."""
     build = planned(host, **wish).build  # type: ignore[arg-type]
     assert build is not None
     return build.python.minor, build.python.path

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from torchenv.installers import interpreter_in
-from torchenv.installers.pip import carried_pip
+from torchenv.installers.pip import find_carried_pip
 
 ORDINARY = ("numpy", "requests", "tqdm", "pyyaml", "rich")
 
@@ -22,7 +22,7 @@ def old_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     environment = tmp_path_factory.mktemp("real") / "project" / ".venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     # Some Pythons come without ensurepip, so the pip is the one that virtualenv carries.
-    pip = [str(interpreter_in(environment)), str(carried_pip() / "pip"), "--disable-pip-version-check"]
+    pip = [str(interpreter_in(environment)), str(find_carried_pip() / "pip"), "--disable-pip-version-check"]
     packages = ["torch==2.14.1", *ORDINARY]
     subprocess.run([*pip, "install", "--quiet", "--root-user-action=ignore", *packages], check=True)
     yield environment

@@ -63,7 +63,7 @@ def computed_in(environment: Path) -> str:
 
 
 def every_file(directory: Path) -> dict[str, tuple[int, str]]:
-    """Give the time and the content of every file, byte code and all."""
+    """Return the time and the content of every file, byte code and all."""
     found = {}
     for path in sorted(directory.rglob("*")):
         if path.is_symlink():

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from torchenv.audit import RULES, Finding, Report, Severity, Unread
+from torchenv.audit import RULES, AuditReport, Finding, Severity, Unread
 from torchenv.render import audit
 
-REPORT = Report(
+REPORT = AuditReport(
     release="2.15.0",
     files=12,
     findings=(
@@ -47,7 +47,7 @@ def test_text_has_two_lines_for_each_finding_and_the_sum() -> None:
 
 
 def test_text_says_when_there_is_nothing() -> None:
-    report = Report(release="2.15.0", files=1, findings=())
+    report = AuditReport(release="2.15.0", files=1, findings=())
     assert audit.text(report) == "nothing found in 1 file, for torch 2.15.0\n"
 
 

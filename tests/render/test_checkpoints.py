@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.support.checkpoints import LONG_AGO, save
 
 from torchenv.actions.checkpoints import Scanned, examine
-from torchenv.render.checkpoints import checkpoints_document, show_text
+from torchenv.render.checkpoints import describe_show, encode_checkpoints
 from torchenv.storage import place
 from torchenv.workspace.store import Store
 
@@ -27,7 +27,7 @@ def test_a_save_whose_files_changed_a_moment_ago_may_still_be_going_on(tmp_path:
     seen = scanned(tmp_path)
 
     def problems(now: datetime) -> list[dict[str, str]]:
-        (found,) = checkpoints_document(seen, now)["checkpoints"]
+        (found,) = encode_checkpoints(seen, now)["checkpoints"]
         return list(found["problems"])
 
     unfinished = {"code": "no-metadata", "message": "no .metadata: the save did not finish"}
@@ -40,7 +40,7 @@ def test_a_save_whose_files_changed_a_moment_ago_may_still_be_going_on(tmp_path:
 
 def test_all_that_is_known_of_a_checkpoint_is_told(tmp_path: Path) -> None:
     save(tmp_path / "runs" / "a" / "step-200", "dcp-2.15.0")
-    assert show_text(scanned(tmp_path), SAVED).splitlines() == [
+    assert describe_show(scanned(tmp_path), SAVED).splitlines() == [
         "runs/a/step-200: dcp, complete, step 200, 1 tensor, 0.0 MB",
         "  read by torch 2.15 and newer (confirmed)",
         "    its metadata names classes that torch 2.3 moved",
@@ -57,6 +57,6 @@ def test_a_name_that_would_act_on_a_terminal_is_written_out(tmp_path: Path) -> N
     directory.mkdir(parents=True)
     (directory / ".metadata").write_bytes(b"")
     os.utime(directory / ".metadata", (LONG_AGO, LONG_AGO))
-    text = show_text(scanned(tmp_path), SAVED + timedelta(days=1))
+    text = describe_show(scanned(tmp_path), SAVED + timedelta(days=1))
     assert "\x1b" not in text
     assert text.startswith(r"'runs/a/step-1\x1b[2J': dcp, corrupt, step 1")

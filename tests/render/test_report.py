@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from tests.plan.hosts import recorded
 
-from torchenv.audit import Finding, Report, Severity, Unread
+from torchenv.audit import AuditReport, Finding, Severity, Unread
 from torchenv.environment.base_python import BasePython
-from torchenv.render.report import Standing, report_html, report_text
+from torchenv.render.report import ReportData, describe_report, report_html
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Kept, Proof, Run
 
@@ -21,7 +21,7 @@ NOW = datetime(2026, 11, 30, 8, 0, tzinfo=UTC)
 
 
 @pytest.fixture
-def standing() -> Standing:
+def standing() -> ReportData:
     manifest, _ = Manifest().adopt(
         "2.14.1-cu126-py3.12",
         path=Path("/p/.venv"),
@@ -47,14 +47,14 @@ def standing() -> Standing:
         devices=("NVIDIA L40",),
         git="0123456789abcdef0123456789abcdef01234567",
     )
-    manifest = manifest.checked(2, proof).use(2, why="use", at=NOW)
+    manifest = manifest.record_check(2, proof).use(2, why="use", at=NOW)
     manifest = manifest.record_runs([Run(path="runs/a", newest="step-200", newest_readable={1: "step-100"})])
     manifest = manifest.keep(Kept(path="runs/a/step-100", readable_by=(1, 2)))
-    return Standing(at=NOW, root="/p/.torchenv", host=recorded("cpu-only-linux"), manifest=manifest)
+    return ReportData(at=NOW, root="/p/.torchenv", host=recorded("cpu-only-linux"), manifest=manifest)
 
 
-def test_a_terminal_gets_one_page(standing: Standing) -> None:
-    text = report_text(standing)
+def test_a_terminal_gets_one_page(standing: ReportData) -> None:
+    text = describe_report(standing)
     assert text.startswith(
         "torchenv report, 2026-11-30 08:00 UTC, /p/.torchenv\n\nHost\n  system: linux-x86_64"
     )
@@ -81,15 +81,15 @@ def test_a_terminal_gets_one_page(standing: Standing) -> None:
     )
 
 
-def test_an_empty_workspace_says_so_in_every_part(standing: Standing) -> None:
-    text = report_text(replace(standing, manifest=Manifest()))
+def test_an_empty_workspace_says_so_in_every_part(standing: ReportData) -> None:
+    text = describe_report(replace(standing, manifest=Manifest()))
     assert text.partition("\n\nEnvironments\n")[2] == (
         "  none yet: `torchenv create` makes one\n\nProofs\n  none yet\n\nSwitches\n  none yet\n\n"
         "Checkpoints\n  none were scanned\n\nKept checkpoints\n  none are kept"
     )
 
 
-def test_an_audit_is_summed_up_by_rule_the_gravest_first(standing: Standing) -> None:
+def test_an_audit_is_summed_up_by_rule_the_gravest_first(standing: ReportData) -> None:
     findings = [
         Finding(
             path=path, line=3, column=1, rule=rule, severity=severity, why="because", remedy=f"mend {rule}"
@@ -100,8 +100,10 @@ def test_an_audit_is_summed_up_by_rule_the_gravest_first(standing: Standing) -> 
             ("c.py", "one-device", Severity.WARNING),
         )
     ]
-    audit = Report(release="2.15.0", files=4, findings=tuple(findings), unread=(Unread("d.py", "not UTF-8"),))
-    assert report_text(replace(standing, audit=audit)).partition("\n\nAudit ")[2] == (
+    audit = AuditReport(
+        release="2.15.0", files=4, findings=tuple(findings), unread=(Unread("d.py", "not UTF-8"),)
+    )
+    assert describe_report(replace(standing, audit=audit)).partition("\n\nAudit ")[2] == (
         "for torch 2.15.0\n"
         "  3 findings in 4 files\n"
         "  d.py could not be read: not UTF-8\n"
@@ -130,7 +132,7 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_is_whole_and_needs_nothing_from_elsewhere(standing: Standing) -> None:
+def test_the_page_is_whole_and_needs_nothing_from_elsewhere(standing: ReportData) -> None:
     page = report_html(standing)
     tags = Tags()
     tags.feed(page)
@@ -140,15 +142,15 @@ def test_the_page_is_whole_and_needs_nothing_from_elsewhere(standing: Standing) 
     assert '<td class="good">proven</td>' in page
 
 
-def test_no_word_from_outside_becomes_part_of_the_page(standing: Standing) -> None:
+def test_no_word_from_outside_becomes_part_of_the_page(standing: ReportData) -> None:
     bad = "<script>alert('x')</script>&\""
     manifest, new = Manifest().begin(
         "a", within=Path(bad), python=BasePython(bad, bad), at=NOW, torch=bad, reads=bad
     )
     manifest, _ = manifest.commit(new)
     proof = Proof(at=NOW, passed=False, what=bad, host=bad, devices=(bad,), git=bad, said=(bad,))
-    manifest = manifest.checked(1, proof).record_runs([Run(path=bad, newest=bad)])
-    audit = Report(
+    manifest = manifest.record_check(1, proof).record_runs([Run(path=bad, newest=bad)])
+    audit = AuditReport(
         release=bad,
         files=1,
         findings=(

@@ -11,14 +11,14 @@ import pytest
 from tests.checkpoints.support import CASES
 from tests.support.checkpoints import contents, save
 
-from torchenv.actions.downgrade import Copied, Target, downgrade
+from torchenv.actions.downgrade import Copied, DowngradeTarget, downgrade
 from torchenv.actions.lifeboat import digest_of, hash_files
 from torchenv.checkpoints.scan import scan
 from torchenv.checkpoints.scan.runs import runs_of
 from torchenv.errors import InputError
-from torchenv.storage import Carried, place
+from torchenv.storage import Transfer, place
 
-OLD = Target(torch="2.14", python="3.11.7", system="linux")
+OLD = DowngradeTarget(torch="2.14", python="3.11.7", system="linux")
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +35,7 @@ def s3() -> Iterator[str]:
 
 @pytest.fixture(params=["memory", "s3"])
 def bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Give an address below which nothing is yet."""
+    """Return an address below which nothing is yet."""
     name = f"bucket-{uuid.uuid4()}"
     if request.param == "s3":
         # Every S3 client takes its server and its keys from these.
@@ -91,7 +91,7 @@ def test_a_copy_is_made_within_the_store(bucket: str) -> None:
     source = put(CASES / "dcp-2.15.0", f"{bucket}/runs/a/step-200")
     before = hash_files(place(source), lambda *_: None)
     made = copied(source)
-    assert (made.copy, made.made, made.carried) == (f"{source}-for-2.14", True, frozenset({Carried.COPIED}))
+    assert (made.copy, made.made, made.carried) == (f"{source}-for-2.14", True, frozenset({Transfer.COPIED}))
     assert names(made.copy) == [".metadata", "__0_0.distcp"]
     assert copied(source).why == "the copy is there already"
     assert hash_files(place(source), lambda *_: None) == before

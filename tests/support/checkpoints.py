@@ -29,7 +29,7 @@ def settle(directory: Path) -> None:
 
 
 def contents(directory: Path) -> dict[str, tuple[str, int]]:
-    """Give the hash and the time of every file below, to see that nothing was touched."""
+    """Return the hash and the time of every file below, to see that nothing was touched."""
     return {
         str(path.relative_to(directory)): (
             hashlib.sha256(path.read_bytes()).hexdigest(),

@@ -71,11 +71,11 @@ class Index:
         self._damaged.discard(file_name)
 
     def held(self, place: str) -> list[Wheel]:
-        """Give the wheels of a place."""
+        """Return the wheels of a place."""
         return list(self._places[place].values())
 
     def served(self, place: str, file_name: str) -> bytes:
-        """Give the bytes that are served under this name."""
+        """Return the bytes that are served under this name."""
         wheel = self._places[place][file_name]
         if file_name not in self._damaged:
             return wheel.content
@@ -100,7 +100,7 @@ class Index:
         self.requests.clear()
 
     def answer(self, path: str, accept: str) -> tuple[int, str, bytes]:
-        """Give the status, content type and body for one path."""
+        """Return the status, content type and body for one path."""
         place, _, last = unquote(path).strip("/").rpartition("/")
         lacking = 403 if place.startswith("whl") else 404
         if last.endswith(".whl"):

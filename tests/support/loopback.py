@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.support.index import Index
 
 from torchenv.workspace.manifest import Manifest
-from torchenv.workspace.records import Kind, State
+from torchenv.workspace.records import EnvironmentKind, State
 from torchenv.workspace.store import Store
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -86,17 +86,17 @@ class Torchenv:
         return stopped and process.returncode == -signal.SIGKILL
 
     def sound(self) -> Manifest:
-        """Give the manifest, and prove that it and the disk say the same."""
+        """Return the manifest, and prove that it and the disk say the same."""
         manifest = self.store.read()
-        built = [each for each in manifest.environments if each.kind is Kind.BUILT]
+        built = [each for each in manifest.environments if each.kind is EnvironmentKind.BUILT]
         recorded = {Path(each.path).name for each in built if each.on_disk}
-        building = {Path(each.path).name for each in manifest.unfinished()}
+        building = {Path(each.path).name for each in manifest.list_unfinished()}
         found = {each.name for each in self.store.environments.glob("*")}
         assert recorded <= found <= recorded | building
         for each in manifest.environments:
             assert each.state is not State.REMOVED or not Path(each.path).exists()
-        if manifest.in_use is not None:
-            assert Path(manifest.in_use.path).is_dir()
+        if manifest.active is not None:
+            assert Path(manifest.active.path).is_dir()
         return manifest
 
     def torch_in_use(self) -> str:

@@ -88,7 +88,7 @@ def probed(
 
 
 def pci(*devices: str) -> dict[str, str]:
-    """Give the files of PCI display devices, each written as `0000:01:00.0 10de:2684`."""
+    """Return the files of PCI display devices, each written as `0000:01:00.0 10de:2684`."""
     files: dict[str, str] = {}
     for each in devices:
         slot, numbers = each.split()
@@ -100,7 +100,7 @@ def pci(*devices: str) -> dict[str, str]:
 
 
 def kfd(*versions: int) -> dict[str, str]:
-    """Give the kernel's topology files for nodes of these target versions."""
+    """Return the kernel's topology files for nodes of these target versions."""
     nodes = "/sys/class/kfd/kfd/topology/nodes"
     return {
         f"{nodes}/{number}/properties": f"simd_count 4\ngfx_target_version {version}\n"

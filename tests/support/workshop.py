@@ -14,8 +14,8 @@ from packaging.version import Version
 from tests.support.index import Index
 from tests.support.wheels import DEVICES
 
-from torchenv.actions.ask_index import asked_again
-from torchenv.actions.create import Made, Order, create
+from torchenv.actions.ask_index import replan_with_index
+from torchenv.actions.create import CreateOrder, CreateOutcome, create
 from torchenv.actions.ports import Ports
 from torchenv.catalogue import resources
 from torchenv.host.model import Host, Interpreter, SeenEnvironment
@@ -37,7 +37,7 @@ MINOR = ".".join(map(str, sys.version_info[:2]))
 
 
 def recorded(name: str) -> Host:
-    """Give a host of tests/data with the Python that runs the tests as its only interpreter."""
+    """Return a host of tests/data with the Python that runs the tests as its only interpreter."""
     host = Host.from_json((HOSTS / f"{name}.json").read_text("utf-8"), name)
     python = Interpreter(version=Version(PYTHON), path=sys.executable, machine="x86_64")
     return replace(host, pythons=(python,))
@@ -95,7 +95,7 @@ class Workshop:
         disk: Disk | None = None,
         devices: str | None = None,
         **wish: Any,
-    ) -> Made:
+    ) -> CreateOutcome:
         """Decide, ask the index and build, as the command does.
 
         `run` may stand between torchenv and the programs, `disk` in the place of the disk; `devices` is
@@ -116,7 +116,7 @@ class Workshop:
         )
         return create(order, ports)
 
-    def order(self, host: Host, version: str, *, profile: Profile, run: Runner, **wish: Any) -> Order:
+    def order(self, host: Host, version: str, *, profile: Profile, run: Runner, **wish: Any) -> CreateOrder:
         """Decide what is to be made."""
         catalogue = resources.catalogue()
         asked = Wish(
@@ -129,11 +129,11 @@ class Workshop:
         question = Question(host=host, wish=asked, catalogue=catalogue)
         plan = resolve(question)
         if not self.offline:
-            plan = asked_again(plan, question, self.fetch, run, pythons=self.pythons)
+            plan = replan_with_index(plan, question, self.fetch, run, pythons=self.pythons)
         along = of_profile(
             profile.packages, "profile", self.root, lambda path: path.read_text("utf-8"), catalogue
         )
-        return Order(
+        return CreateOrder(
             plan=plan,
             host=host,
             profile=profile,
@@ -163,7 +163,7 @@ class Workshop:
         uv.install(path, written)
         return path
 
-    def inside(self, made: Made, code: str) -> str:
+    def inside(self, made: CreateOutcome, code: str) -> str:
         """Run a line of Python in an environment that was made."""
         python = str(interpreter_in(Path(made.environment.path)))
         done = Programs(self.environ)(Command((python, "-I", "-B", "-c", code)))

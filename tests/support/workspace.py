@@ -51,7 +51,7 @@ class Workspace:
         version, _, backend = torch.partition("+")
         held = {"torch": torch, **(packages or {})}
         store = self.store
-        with store.locked("torchenv create"):
+        with store.hold("torchenv create"):
             manifest, new = store.clear_unfinished().begin(
                 f"{version}-{backend}-py{MINOR}",
                 within=store.environments,
@@ -77,7 +77,7 @@ class Workspace:
         """Make an environment as someone else would, and record it."""
         write_venv(path, {"torch": torch})
         store = self.store
-        with store.locked("torchenv adopt"):
+        with store.hold("torchenv adopt"):
             manifest, environment = store.clear_unfinished().adopt(
                 f"{torch.partition('+')[0]}-{torch.partition('+')[2]}-py{MINOR}",
                 path=path,

@@ -16,8 +16,8 @@ from torchenv.system.process import (
     Completed,
     End,
     Programs,
-    ignored,
-    scrubbed,
+    list_ignored,
+    scrub_environ,
     together,
 )
 
@@ -193,7 +193,7 @@ INHERITED = {
 
 
 def test_what_leads_astray_is_gone_and_the_way_to_the_network_stays() -> None:
-    assert scrubbed(INHERITED) == {
+    assert scrub_environ(INHERITED) == {
         "HOME": "/home/ada",
         "HTTPS_PROXY": "http://proxy.example:3128",
         "NETRC": "/home/ada/.netrc",
@@ -208,17 +208,17 @@ def test_what_leads_astray_is_gone_and_the_way_to_the_network_stays() -> None:
 
 def test_a_certificate_that_uv_reads_already_is_not_replaced() -> None:
     environ = {"PIP_CERT": "/pip.pem", "SSL_CERT_DIR": "/certs"}
-    assert "SSL_CERT_FILE" not in scrubbed(environ)
+    assert "SSL_CERT_FILE" not in scrub_environ(environ)
 
 
 def test_a_proxy_that_only_pip_knew_of_is_told_to_the_others() -> None:
-    proxied = scrubbed({"PIP_PROXY": "http://p.example", "https_proxy": "http://q.example"})
+    proxied = scrub_environ({"PIP_PROXY": "http://p.example", "https_proxy": "http://q.example"})
     assert proxied["HTTP_PROXY"] == "http://p.example"
     assert "HTTPS_PROXY" not in proxied
 
 
 def test_the_settings_of_other_tools_are_listed_as_ignored() -> None:
-    assert ignored(INHERITED) == (
+    assert list_ignored(INHERITED) == (
         "PIP_EXTRA_INDEX_URL",
         "PIP_TARGET",
         "PYTHONPATH",

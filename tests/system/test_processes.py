@@ -9,7 +9,7 @@ import pytest
 
 from torchenv.system.orphans import end_orphans, holders
 from torchenv.system.process import Command, Completed
-from torchenv.system.processes import Process, asked, in_proc, running
+from torchenv.system.processes import Process, ask_system, in_proc, running
 
 ENVIRONMENT = Path("/home/ada/envs/2-2.15.0")
 
@@ -94,7 +94,7 @@ def test_on_macos_both_commands_and_loaded_files_tell() -> None:
             "p14\ncPython\nftxt\nn/usr/lib/dyld\n"
         ),
     )
-    assert asked(says, [ENVIRONMENT], system="darwin") == (
+    assert ask_system(says, [ENVIRONMENT], system="darwin") == (
         Process(11, f"{ENVIRONMENT}/bin/python train.py"),
         Process(13, "Python"),
     )
@@ -105,7 +105,7 @@ def test_on_windows_the_launcher_in_the_environment_tells() -> None:
     says = Says(
         powershell=f"4\t\t\n11\t{inside.upper()}\\Scripts\\python.exe\tpython train.py\n12\tC:\\x.exe\tx\n"
     )
-    assert asked(says, [Path(inside)], system="win32") == (Process(11, "python train.py"),)
+    assert ask_system(says, [Path(inside)], system="win32") == (Process(11, "python train.py"),)
 
 
 def test_linux_starts_no_program_to_tell() -> None:

@@ -45,7 +45,7 @@ def work(root: Path, machine: str, *, locks: bool) -> None:
     os.link = refuse
     store = Store(root, disk=SharedDisk(machine, locks=locks))
     for turn in range(EACH):
-        with store.locked(f"torchenv create {turn}"):
+        with store.hold(f"torchenv create {turn}"):
             manifest = store.clear_unfinished()
             name, python = f"env-{machine}-{turn}", BasePython("3.12.7", "/usr/bin/python3")
             manifest, new = manifest.begin(name, within=store.environments, python=python, at=NOW)
@@ -93,69 +93,69 @@ def lease(root: Path, node: str, clock: Callable[[], float] = time.monotonic, *,
 def test_a_holder_that_is_silent_for_long_is_given_up(tmp_path: Path) -> None:
     clock = Clock()
     gone, other = lease(tmp_path, "node1"), lease(tmp_path, "node2", clock)
-    assert gone.taken(alone=True)
-    assert not other.taken(alone=True)
+    assert gone.try_take(alone=True)
+    assert not other.try_take(alone=True)
     clock.now = 59.0
-    assert not other.taken(alone=True)
+    assert not other.try_take(alone=True)
     clock.now = 60.0
-    assert other.taken(alone=True)
-    assert other.held
-    assert not gone.held
+    assert other.try_take(alone=True)
+    assert other.is_held
+    assert not gone.is_held
 
 
 def test_a_sign_of_life_keeps_the_lease_for_however_long_it_takes(tmp_path: Path) -> None:
     clock = Clock()
     alive, other = lease(tmp_path, "node1", beat=0.01), lease(tmp_path, "node2", clock)
-    assert alive.taken(alone=True)
-    with alive.kept():
+    assert alive.try_take(alone=True)
+    with alive.keep_alive():
         for _ in range(3):
             before = (tmp_path / "lease").read_text("utf-8")
-            assert not other.taken(alone=True)
+            assert not other.try_take(alone=True)
             while (tmp_path / "lease").read_text("utf-8") in {before, ""}:
                 time.sleep(0.01)
             clock.now += 59.0
-        assert not other.taken(alone=True)
-    assert other.taken(alone=True)
+        assert not other.try_take(alone=True)
+    assert other.try_take(alone=True)
 
 
 def test_what_a_killed_run_left_on_this_machine_holds_nobody_up(tmp_path: Path) -> None:
-    assert lease(tmp_path, "node1").taken(alone=True)
+    assert lease(tmp_path, "node1").try_take(alone=True)
     # Who has the machine's own lock knows that nobody else here holds the lease.
-    assert lease(tmp_path, "node1").taken(alone=True)
+    assert lease(tmp_path, "node1").try_take(alone=True)
 
 
 def test_where_there_are_no_locks_only_silence_tells(tmp_path: Path) -> None:
-    assert lease(tmp_path, "node1").taken(alone=False)
-    assert not lease(tmp_path, "node1").taken(alone=False)
+    assert lease(tmp_path, "node1").try_take(alone=False)
+    assert not lease(tmp_path, "node1").try_take(alone=False)
 
 
 def test_a_run_that_was_given_up_writes_nothing_more(tmp_path: Path) -> None:
     store = Store(tmp_path, disk=SharedDisk("node1", locks=True))
-    with store.locked("torchenv create"):
+    with store.hold("torchenv create"):
         store.write(store.read())
         clock = Clock()
         other = lease(tmp_path, "node2", clock)
-        assert not other.taken(alone=True)
+        assert not other.try_take(alone=True)
         clock.now = 60.0
-        assert other.taken(alone=True)
+        assert other.try_take(alone=True)
         with pytest.raises(WorkspaceError) as caught:
             store.write(store.read())
     assert str(caught.value).startswith(
         "this run gave no sign of life for 60 s, and torchenv create on node2 (process "
     )
     # What it leaves is the other's.
-    assert other.held
+    assert other.is_held
 
 
 def test_a_killed_run_is_followed_at_once_by_the_next(tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:
-        with Store(tmp_path).locked("torchenv create"):
+        with Store(tmp_path).hold("torchenv create"):
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     assert (tmp_path / "lease").exists()
     said: list[str] = []
-    with Store(tmp_path, say=said.append).locked("torchenv use 1"):
+    with Store(tmp_path, say=said.append).hold("torchenv use 1"):
         pass
     assert said == []
     assert not (tmp_path / "lease").exists()

@@ -11,7 +11,16 @@ import pytest
 from torchenv.environment.base_python import BasePython
 from torchenv.errors import InputError, WorkspaceError
 from torchenv.workspace.manifest import Manifest
-from torchenv.workspace.records import Choice, Environment, Kept, Kind, Proof, Run, State, as_json
+from torchenv.workspace.records import (
+    ChoiceRecord,
+    Environment,
+    EnvironmentKind,
+    Kept,
+    Proof,
+    Run,
+    State,
+    as_json,
+)
 
 ENVS = Path("/home/u/project/.torchenv/envs")
 PYTHON = BasePython("3.12.7", "/usr/bin/python3.12", "sha256:00")
@@ -36,23 +45,23 @@ def live(_: Environment) -> bool:
 
 def test_a_begun_environment_is_building_in_a_directory_that_never_was() -> None:
     manifest, new = Manifest().begin("2.15.0-cu132-py3.12", within=ENVS, python=PYTHON, at=AT)
-    assert (new.number, new.state, new.kind) == (1, State.BUILDING, Kind.BUILT)
+    assert (new.number, new.state, new.kind) == (1, State.BUILDING, EnvironmentKind.BUILT)
     assert new.path == str(ENVS / "1-2.15.0-cu132-py3.12")
-    assert manifest.unfinished() == (new,)
+    assert manifest.list_unfinished() == (new,)
     assert manifest.next_number == 2
 
 
 def test_a_number_is_never_used_twice_even_after_its_environment_was_cleared() -> None:
     manifest, first = Manifest().begin("a", within=ENVS, python=PYTHON, at=AT)
-    manifest, second = manifest.cleared(first.number).begin("a", within=ENVS, python=PYTHON, at=AT)
+    manifest, second = manifest.drop_unfinished(first.number).begin("a", within=ENVS, python=PYTHON, at=AT)
     assert (first.number, second.number) == (1, 2)
-    assert manifest.unfinished() == (second,)
+    assert manifest.list_unfinished() == (second,)
 
 
 def test_a_name_that_is_taken_gets_the_number_at_its_end_until_its_owner_is_removed() -> None:
     twice = built(built(Manifest()))
     assert [each.name for each in twice.environments] == ["2.15.0-cu132-py3.12", "2.15.0-cu132-py3.12-2"]
-    again = built(built(Manifest()).removed(1))
+    again = built(built(Manifest()).mark_removed(1))
     assert again.find("2.15.0-cu132-py3.12").number == 2
 
 
@@ -73,7 +82,7 @@ def test_a_committed_environment_is_ready_with_its_lock_and_is_not_yet_in_use() 
 
 def test_the_first_adopted_environment_is_the_one_in_use_without_a_switch() -> None:
     manifest = adopted(Manifest())
-    assert manifest.in_use == manifest.number(1)
+    assert manifest.active == manifest.number(1)
     assert manifest.switches == ()
     assert adopted(manifest, "/opt/other").current == 1
 
@@ -105,9 +114,9 @@ def test_an_environment_that_torchenv_built_is_not_adopted() -> None:
 def test_a_check_proves_an_environment_or_shows_that_it_fails() -> None:
     passed = Proof(at=AT, passed=True, what="smoke", devices=("RTX 4090",))
     failed = Proof(at=AT, passed=False, what="smoke", said=("python smoke.py exited with 1",))
-    proven = built(Manifest()).checked(1, passed).number(1)
+    proven = built(Manifest()).record_check(1, passed).number(1)
     assert (proven.state, proven.devices_proven, proven.live) == (State.PROVEN, True, True)
-    broken = built(Manifest()).checked(1, passed).checked(1, failed).number(1)
+    broken = built(Manifest()).record_check(1, passed).record_check(1, failed).number(1)
     assert (broken.state, broken.live, broken.on_disk) == (State.FAILED, False, True)
     assert broken.proofs == (passed, failed)
 
@@ -134,7 +143,7 @@ def test_a_rollback_passes_over_what_is_no_longer_there() -> None:
     manifest = built(built(built(adopted(Manifest()))))
     for number in (2, 3, 4):
         manifest = manifest.use(number, why="use", at=AT)
-    target = manifest.removed(3).rollback_target(lambda environment: environment.number != 2)
+    target = manifest.mark_removed(3).rollback_target(lambda environment: environment.number != 2)
     assert target == manifest.number(1)
 
 
@@ -162,7 +171,7 @@ def test_what_may_be_several_environments_is_refused_with_their_numbers() -> Non
 
 
 def test_a_version_that_only_one_environment_still_has_is_that_one() -> None:
-    assert built(built(Manifest(), "a"), "b").removed(1).find("2.15").name == "b"
+    assert built(built(Manifest(), "a"), "b").mark_removed(1).find("2.15").name == "b"
 
 
 @pytest.mark.parametrize(
@@ -182,7 +191,7 @@ def test_what_is_no_environment_is_refused_with_what_may_be_meant(text: str, hin
 
 
 def test_a_removed_environment_is_named_with_the_way_back() -> None:
-    manifest = built(Manifest()).removed(1)
+    manifest = built(Manifest()).mark_removed(1)
     with pytest.raises(WorkspaceError) as caught:
         manifest.find("1")
     assert str(caught.value) == "environment 1 (2.15.0-cu132-py3.12) was removed"
@@ -205,7 +214,7 @@ def test_a_lifeboat_of_the_same_path_is_replaced_and_runs_are_those_of_the_last_
 
 
 def full_manifest() -> Manifest:
-    choice = Choice(profile="default", outcome="as-requested", because=("cu132 comes first",))
+    choice = ChoiceRecord(profile="default", outcome="as-requested", because=("cu132 comes first",))
     manifest, new = adopted(Manifest()).begin(
         "2.15.0-cu132-py3.12",
         within=ENVS,
@@ -351,5 +360,5 @@ def test_a_record_that_contradicts_itself_is_refused(before: str, after: str, me
 
 
 def test_a_moved_environment_is_recorded_where_it_was_found() -> None:
-    manifest = adopted(Manifest()).moved(1, Path("/home/u/new/.venv"))
+    manifest = adopted(Manifest()).record_move(1, Path("/home/u/new/.venv"))
     assert manifest.number(1) == replace(adopted(Manifest()).number(1), path="/home/u/new/.venv")

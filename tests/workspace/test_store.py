@@ -15,7 +15,7 @@ import pytest
 from torchenv.environment.base_python import BasePython
 from torchenv.environment.identity import identity
 from torchenv.errors import InputError, WorkspaceError
-from torchenv.system.disk import Disk, PathLength, refused
+from torchenv.system.disk import Disk, PathLength, make_refusal
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import State
 from torchenv.workspace.store import Gone, InPlace, Moved, Replaced, Store
@@ -91,12 +91,12 @@ def use(store: Store, number: int) -> None:
 def remove(store: Store, number: int) -> None:
     manifest = store.clear_unfinished()
     store.discard(manifest.number(number))
-    store.write(manifest.removed(number))
+    store.write(manifest.mark_removed(number))
     store.empty_trash()
 
 
 def life(store: Store) -> None:
-    with store.locked("a life"):
+    with store.hold("a life"):
         number = build(store)
         use(store, number)
         remove(store, 1)
@@ -104,7 +104,7 @@ def life(store: Store) -> None:
 
 def two_environments(root: Path) -> Store:
     store = Store(root)
-    with store.locked("a start"):
+    with store.hold("a start"):
         build(store)
         use(store, build(store))
     return store
@@ -145,22 +145,22 @@ def test_a_run_stopped_at_any_step_leaves_the_environment_in_use_before_or_after
         assert Store(root).read().current in (2, 3)
 
         store = Store(root)
-        with store.locked("the next command"):
+        with store.hold("the next command"):
             manifest = store.clear_unfinished()
         assert manifest == store.read()
-        assert manifest.unfinished() == ()
+        assert manifest.list_unfinished() == ()
         here = {str(each) for each in store.environments.iterdir()}
         assert here == {each.path for each in manifest.environments if each.on_disk}
         assert not list((root / "trash").glob("*"))
-        assert manifest.in_use is not None
-        assert store.current.readlink() == Path(manifest.in_use.path)
+        assert manifest.active is not None
+        assert store.current.readlink() == Path(manifest.active.path)
 
 
 def test_a_manifest_is_replaced_whole_and_its_copy_stays_beside_it(tmp_path: Path) -> None:
     store = two_environments(tmp_path)
     before = store.manifest_path.read_text()
     refusing = Store(tmp_path, disk=StoppingDisk(2, WorkspaceError("no space left"), done=True))
-    with refusing.locked("a change"), pytest.raises(WorkspaceError, match="no space left"):
+    with refusing.hold("a change"), pytest.raises(WorkspaceError, match="no space left"):
         refusing.write(Manifest())
     assert store.manifest_path.read_text() == before
     assert store.last_good_path.read_text() == before
@@ -216,10 +216,10 @@ def test_a_second_writer_waits_and_says_for_what(tmp_path: Path) -> None:
         waited.set()
 
     def second() -> None:
-        with Store(tmp_path, say=say).locked("torchenv use 2"):
+        with Store(tmp_path, say=say).hold("torchenv use 2"):
             entered.set()
 
-    with first.locked("torchenv create 2.15"):
+    with first.hold("torchenv create 2.15"):
         thread = threading.Thread(target=second)
         thread.start()
         assert waited.wait(10)
@@ -234,7 +234,7 @@ def test_a_second_writer_waits_and_says_for_what(tmp_path: Path) -> None:
 
 
 def _hold_and_die(root: Path) -> None:
-    with Store(root).locked("torchenv create 2.15"):
+    with Store(root).hold("torchenv create 2.15"):
         os._exit(9)
 
 
@@ -244,7 +244,7 @@ def test_a_writer_that_was_killed_holds_nobody_up(tmp_path: Path) -> None:
     process.join()
     assert process.exitcode == 9
     said: list[str] = []
-    with Store(tmp_path, say=said.append).locked("torchenv use 2"):
+    with Store(tmp_path, say=said.append).hold("torchenv use 2"):
         pass
     assert said == []
 
@@ -252,9 +252,9 @@ def test_a_writer_that_was_killed_holds_nobody_up(tmp_path: Path) -> None:
 def _build_and_use(root: Path) -> None:
     store = Store(root)
     for _ in range(5):
-        with store.locked("torchenv create"):
+        with store.hold("torchenv create"):
             number = build(store)
-        with store.locked("torchenv use"):
+        with store.hold("torchenv use"):
             use(store, number)
 
 
@@ -277,8 +277,8 @@ def test_many_writers_at_once_end_with_a_sound_manifest_and_every_environment_re
     }
     # Each switch begins where the one before it ended.
     assert [each.from_ for each in manifest.switches] == [None, *(each.to for each in manifest.switches[:-1])]
-    assert manifest.in_use is not None
-    assert store.current.readlink() == Path(manifest.in_use.path)
+    assert manifest.active is not None
+    assert store.current.readlink() == Path(manifest.active.path)
 
 
 def test_nothing_is_written_without_holding_the_workspace(tmp_path: Path) -> None:
@@ -289,14 +289,14 @@ def test_nothing_is_written_without_holding_the_workspace(tmp_path: Path) -> Non
 def test_a_building_line_and_its_files_are_cleared_by_the_next_run_which_says_so(tmp_path: Path) -> None:
     said: list[str] = []
     store = Store(tmp_path, say=said.append)
-    with store.locked("torchenv create 2.15"):
+    with store.hold("torchenv create 2.15"):
         manifest, new = store.read().begin("2.15", within=store.environments, python=PYTHON, at=AT)
         store.write(manifest)
         store.write_lock(new.number, "")
         store.write_plan(new.number, "{}")
         store.write_fingerprint(new.number, "")
         Path(new.path, "lib").mkdir(parents=True)
-    with store.locked("torchenv list"):
+    with store.hold("torchenv list"):
         assert store.clear_unfinished() == store.read()
     assert said == ["clearing environment 1 (2.15), which was left unfinished"]
     left = sorted(str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*") if each.is_file())
@@ -308,7 +308,7 @@ def test_what_is_not_torchenvs_own_is_never_discarded(tmp_path: Path) -> None:
     venv = tmp_path / "1-venv"
     venv.mkdir()
     store = Store(tmp_path / "ws")
-    with store.locked("torchenv remove 1"):
+    with store.hold("torchenv remove 1"):
         _, adopted = Manifest().adopt("a", path=venv, python=PYTHON, at=AT)
         with pytest.raises(WorkspaceError) as caught:
             store.discard(adopted)
@@ -322,7 +322,7 @@ def test_an_edited_path_leads_to_deleting_nothing_outside_the_workspace(tmp_path
     outside.mkdir()
     text = store.manifest_path.read_text()
     store.manifest_path.write_text(text.replace(store.read().number(2).path, str(outside)))
-    with store.locked("torchenv remove 2"):
+    with store.hold("torchenv remove 2"):
         store.discard(store.read().number(2))
         store.empty_trash()
     assert outside.is_dir()
@@ -335,7 +335,7 @@ def test_what_someone_put_in_the_place_of_an_environment_is_left_alone(tmp_path:
     place.rename(tmp_path / "elsewhere")
     place.mkdir()
     (place / "thesis.txt").write_text("precious")
-    with store.locked("torchenv remove 1"), pytest.raises(WorkspaceError) as caught:
+    with store.hold("torchenv remove 1"), pytest.raises(WorkspaceError) as caught:
         store.discard(environment)
     assert str(caught.value) == f"{place} is not what torchenv built there: it is left alone"
     assert caught.value.hint == "move it to where it belongs; what is not there any more can be removed"
@@ -346,7 +346,7 @@ def test_a_directory_of_the_users_own_is_no_workspace(tmp_path: Path) -> None:
     (tmp_path / "trash").mkdir()
     for name in ("lock", "thesis.txt", "trash/draft.txt"):
         (tmp_path / name).write_text("precious")
-    with pytest.raises(InputError) as caught, Store(tmp_path).locked("torchenv create 2.15"):
+    with pytest.raises(InputError) as caught, Store(tmp_path).hold("torchenv create 2.15"):
         pass
     assert str(caught.value) == f"{tmp_path} is not a workspace: it holds thesis.txt"
     assert caught.value.hint == f"name a directory of its own, such as --root {tmp_path / 'torchenv'}"
@@ -357,7 +357,7 @@ def test_a_first_run_that_was_stopped_leaves_a_workspace(tmp_path: Path) -> None
     for name in ("lock", "manifest.toml.new", ".DS_Store"):
         (tmp_path / name).write_text("")
     (tmp_path / "envs").mkdir()
-    with Store(tmp_path).locked("torchenv create 2.15"):
+    with Store(tmp_path).hold("torchenv create 2.15"):
         pass
 
 
@@ -365,7 +365,7 @@ def test_a_first_run_that_was_stopped_leaves_a_workspace(tmp_path: Path) -> None
 def test_a_place_whose_name_is_no_text_is_refused_before_it_is_recorded(tmp_path: Path) -> None:
     root = Path(os.fsdecode(os.fsencode(tmp_path / "ws") + b"\xff"))
     store = Store(root)
-    with store.locked("torchenv create 2.15"), pytest.raises(InputError) as caught:
+    with store.hold("torchenv create 2.15"), pytest.raises(InputError) as caught:
         build(store)
     assert str(caught.value).startswith(f"{root}/manifest.toml cannot record what is no UTF-8 text: ")
     assert store.read() == Manifest()
@@ -374,7 +374,7 @@ def test_a_place_whose_name_is_no_text_is_refused_before_it_is_recorded(tmp_path
 def test_current_leads_to_the_environment_in_use_and_is_replaced_at_once(tmp_path: Path) -> None:
     store = two_environments(tmp_path)
     assert store.current.readlink() == Path(store.read().number(2).path)
-    with store.locked("torchenv use 1"):
+    with store.hold("torchenv use 1"):
         use(store, 1)
     assert store.current.readlink() == Path(store.read().number(1).path)
 
@@ -387,7 +387,7 @@ class NoLinks(Disk):
 
 def test_where_links_are_not_allowed_current_is_a_small_file(tmp_path: Path) -> None:
     store = Store(tmp_path, disk=NoLinks())
-    with store.locked("torchenv use"):
+    with store.hold("torchenv use"):
         use(store, build(store))
         use(store, build(store))
     assert store.current.read_text() == f"{store.read().number(2).path}\n"
@@ -399,7 +399,7 @@ def test_a_current_that_someone_made_a_directory_stops_no_switch(tmp_path: Path)
     (tmp_path / "current" / "notes").mkdir(parents=True)
     said: list[str] = []
     store = Store(tmp_path, say=said.append)
-    with store.locked("torchenv use 1"):
+    with store.hold("torchenv use 1"):
         use(store, 1)
     assert store.read().current == 1
     (line,) = said
@@ -418,7 +418,7 @@ def test_an_environment_is_found_again_after_its_project_was_renamed(tmp_path: P
     venv.mkdir(parents=True)
     (venv / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.12.7\n")
     store = two_environments(tmp_path / "old" / ".torchenv")
-    with store.locked("torchenv adopt"):
+    with store.hold("torchenv adopt"):
         manifest, _ = store.read().adopt("a", path=venv, python=PYTHON, at=AT, identity=identity(venv))
         store.write(manifest)
     (tmp_path / "old").rename(tmp_path / "new")
@@ -449,7 +449,7 @@ def test_another_environment_at_the_recorded_place_is_not_taken_for_the_recorded
 @pytest.mark.parametrize("root", ["file/ws", "file"])
 def test_a_workspace_that_cannot_be_made_is_refused_with_the_way_out(tmp_path: Path, root: str) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(WorkspaceError) as caught, Store(tmp_path / root).locked("torchenv create 2.15"):
+    with pytest.raises(WorkspaceError) as caught, Store(tmp_path / root).hold("torchenv create 2.15"):
         pass
     assert str(caught.value).startswith(f"{tmp_path / root}: ")
     assert caught.value.hint == "choose another place with `--root DIR` or TORCHENV_HOME"
@@ -465,7 +465,7 @@ def test_a_workspace_that_cannot_be_made_is_refused_with_the_way_out(tmp_path: P
     ],
 )
 def test_what_the_disk_refuses_is_said_with_its_place(number: int, message: str) -> None:
-    error = refused(Path("/ws"), OSError(number, os.strerror(number)))
+    error = make_refusal(Path("/ws"), OSError(number, os.strerror(number)))
     assert str(error) == message
     assert error.exit_code == 5
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 
-from torchenv.actions.run import Entry
+from torchenv.actions.run import ProgramEntry
 
 
-def script(entry: Entry, shell: str) -> str:
+def script(entry: ProgramEntry, shell: str) -> str:
     """Write the lines for one of `SHELLS`; they leave an environment that the shell is in first."""
     return SHELLS[shell](entry)
 
 
-def _posix(entry: Entry) -> str:
+def _posix(entry: ProgramEntry) -> str:
     changed = [*entry.set, *entry.unset]
     lines = [
         "if typeset -f deactivate >/dev/null 2>&1; then deactivate; fi",
@@ -24,7 +24,7 @@ def _posix(entry: Entry) -> str:
         *(f"unset {name}" for name in entry.unset),
         "deactivate() {",
         '    export PATH="$_TORCHENV_PATH"',
-        *(f"    {line}" for name in changed for line in _posix_restored(name)),
+        *(f"    {line}" for name in changed for line in _restore_in_posix(name)),
         "    unset _TORCHENV_PATH",
         "    unset -f deactivate",
         "    hash -r 2>/dev/null",
@@ -34,7 +34,7 @@ def _posix(entry: Entry) -> str:
     return "\n".join(lines)
 
 
-def _posix_restored(name: str) -> tuple[str, str]:
+def _restore_in_posix(name: str) -> tuple[str, str]:
     had, old = f"_TORCHENV_HAD_{name}", f"_TORCHENV_OLD_{name}"
     return (
         f'if [ -n "${had}" ]; then export {name}="${old}"; else unset {name}; fi',
@@ -42,18 +42,18 @@ def _posix_restored(name: str) -> tuple[str, str]:
     )
 
 
-def _fish(entry: Entry) -> str:
+def _fish(entry: ProgramEntry) -> str:
     changed = [*entry.set, *entry.unset]
     lines = [
         "if functions -q deactivate; deactivate; end",
         "set -g _TORCHENV_PATH $PATH",
         *(f"if set -q {name}; set -g _TORCHENV_OLD_{name} ${name}; end" for name in changed),
-        f"set -gx PATH {_fish_quoted(str(entry.scripts))} $PATH",
-        *(f"set -gx {name} {_fish_quoted(value)}" for name, value in entry.set.items()),
+        f"set -gx PATH {_quote_for_fish(str(entry.scripts))} $PATH",
+        *(f"set -gx {name} {_quote_for_fish(value)}" for name, value in entry.set.items()),
         *(f"set -e {name}" for name in entry.unset),
         "function deactivate",
         "    set -gx PATH $_TORCHENV_PATH",
-        *(f"    {line}" for name in changed for line in _fish_restored(name)),
+        *(f"    {line}" for name in changed for line in _restore_in_fish(name)),
         "    set -e _TORCHENV_PATH",
         "    functions -e deactivate",
         "end",
@@ -61,27 +61,27 @@ def _fish(entry: Entry) -> str:
     return "\n".join(lines)
 
 
-def _fish_restored(name: str) -> tuple[str, str]:
+def _restore_in_fish(name: str) -> tuple[str, str]:
     old = f"_TORCHENV_OLD_{name}"
     return f"set -e {name}", f"if set -q {old}; set -gx {name} ${old}; set -e {old}; end"
 
 
-def _fish_quoted(text: str) -> str:
+def _quote_for_fish(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
-def _powershell(entry: Entry) -> str:
+def _powershell(entry: ProgramEntry) -> str:
     changed = [*entry.set, *entry.unset]
-    names = ", ".join(map(_powershell_quoted, ["PATH", *changed]))
+    names = ", ".join(map(_quote_for_powershell, ["PATH", *changed]))
     lines = [
         "if (Test-Path function:deactivate) { deactivate }",
         "$global:_TORCHENV_OLD = @{}",
         f"foreach ($name in {names}) {{",
         "    $global:_TORCHENV_OLD[$name] = [Environment]::GetEnvironmentVariable($name)",
         "}",
-        f"$env:PATH = {_powershell_quoted(str(entry.scripts))} + [IO.Path]::PathSeparator + $env:PATH",
-        *(f"$env:{name} = {_powershell_quoted(value)}" for name, value in entry.set.items()),
+        f"$env:PATH = {_quote_for_powershell(str(entry.scripts))} + [IO.Path]::PathSeparator + $env:PATH",
+        *(f"$env:{name} = {_quote_for_powershell(value)}" for name, value in entry.set.items()),
         *(f"Remove-Item -ErrorAction SilentlyContinue env:{name}" for name in entry.unset),
         "function global:deactivate {",
         "    foreach ($each in $global:_TORCHENV_OLD.GetEnumerator()) {",
@@ -94,12 +94,12 @@ def _powershell(entry: Entry) -> str:
     return "\n".join(lines)
 
 
-def _powershell_quoted(text: str) -> str:
+def _quote_for_powershell(text: str) -> str:
     escaped = text.replace("'", "''")
     return f"'{escaped}'"
 
 
-SHELLS: Mapping[str, Callable[[Entry], str]] = {
+SHELLS: Mapping[str, Callable[[ProgramEntry], str]] = {
     "bash": _posix,
     "zsh": _posix,
     "fish": _fish,

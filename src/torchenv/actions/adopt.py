@@ -7,7 +7,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from torchenv.actions.checkpoints import judged_for
+from torchenv.actions.checkpoints import judge_for
 from torchenv.actions.ports import Ports
 from torchenv.catalogue import Catalogue
 from torchenv.environment.base_python import BasePython
@@ -29,7 +29,7 @@ class Fallback:
     installation: Installation
     before: Fingerprint
 
-    def changed(self) -> tuple[str, ...]:
+    def find_changes(self) -> tuple[str, ...]:
         """Look again, and name what others have changed since."""
         return tuple(map(str, differences(self.before, fingerprint(self.installation))))
 
@@ -40,9 +40,9 @@ def adopt(path: Path, catalogue: Catalogue, ports: Ports) -> Environment:
     if installation.torch is None:
         hint = "give the directory of an environment with torch in it"
         raise InputError(f"{path}: there is no torch in this environment", hint=hint)
-    with ports.store.locked(f"torchenv adopt {path}"):
+    with ports.store.hold(f"torchenv adopt {path}"):
         manifest = ports.store.clear_unfinished()
-        manifest, fallback = adopted(manifest, installation, catalogue, ports)
+        manifest, fallback = record_adoption(manifest, installation, catalogue, ports)
         ports.store.write(manifest)
         ports.store.write_fingerprint(fallback.environment.number, fallback.before.text)
         ports.store.remake_current(manifest)
@@ -57,18 +57,18 @@ def in_use(
     What was switched to through torchenv is in use; before any switch it is the active environment, else the
     project's own.
     """
-    recorded = manifest.in_use
+    recorded = manifest.active
     if recorded is not None and recorded.on_disk and Path(recorded.path).is_dir():
         installation = describe(Path(recorded.path))
         return manifest, Fallback(recorded, installation, fingerprint(installation))
     seen = sorted(host.environments, key=lambda each: not each.active)
     for each in seen:
         if each.torch is not None and Path(each.path).is_dir():
-            return adopted(manifest, describe(Path(each.path)), catalogue, ports)
+            return record_adoption(manifest, describe(Path(each.path)), catalogue, ports)
     return manifest, None
 
 
-def adopted(
+def record_adoption(
     manifest: Manifest, installation: Installation, catalogue: Catalogue, ports: Ports
 ) -> tuple[Manifest, Fallback]:
     """Put an environment into the record, with how every file of it is."""
@@ -92,7 +92,7 @@ def adopted(
         identity=identity(installation.path),
     )
     if environment.number not in known:
-        manifest = judged_for(environment, manifest, ports.store, system=ports.system, say=ports.say)
+        manifest = judge_for(environment, manifest, ports.store, system=ports.system, say=ports.say)
     return manifest, Fallback(environment, installation, before)
 
 

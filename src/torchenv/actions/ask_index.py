@@ -16,8 +16,8 @@ from torchenv.plan import Build, IndexFacts, Plan, Question, resolve
 from torchenv.system.process import Runner
 
 
-def asked_again(plan: Plan, ask: Question, fetch: Fetch, run: Runner, *, pythons: str) -> Plan:
-    """Give the plan that holds once the indexes were asked, and `pythons`, from where one would be fetched.
+def replan_with_index(plan: Plan, ask: Question, fetch: Fetch, run: Runner, *, pythons: str) -> Plan:
+    """Return the plan that holds once the indexes were asked, and `pythons`, from where one would be fetched.
 
     Where no interpreter can be fetched, those that are there must do. Where PyTorch's index cannot be
     reached, the package index's build is planned if it is of the same release and serves this host; else
@@ -54,7 +54,7 @@ def _listing(build: Build, fetch: Fetch) -> Listing:
 
 
 def _pythons(listing: Listing, build: Build, host: Host) -> frozenset[str]:
-    """Give the Pythons for which the index has every package."""
+    """Return the Pythons for which the index has every package."""
     known = {build.python.minor, *build.release.pythons_of(build.backend, host.platform)}
     return frozenset(
         python
@@ -76,14 +76,14 @@ def _with(
     if has_all and key not in facts.pythons:
         return replace(facts, pythons={**facts.pythons, key: has_all})
     lacks = {
-        requirement.name: _said(requirement, page, build, host)
+        requirement.name: _describe_missing(requirement, page, build, host)
         for requirement, page in listing
         if not _has(requirement, page, build.python.minor, host)
     }
     return replace(facts, lacks={**facts.lacks, key: lacks})
 
 
-def _said(requirement: Requirement, page: ProjectPage | None, build: Build, host: Host) -> str:
+def _describe_missing(requirement: Requirement, page: ProjectPage | None, build: Build, host: Host) -> str:
     wanted = f"{requirement} for Python {build.python.minor} on {host.platform}"
     if page is None or not page.versions:
         return f"{build.index} has no {requirement.name}, and {wanted} is needed"

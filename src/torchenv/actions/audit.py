@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from torchenv.audit import (
     RULES,
+    AuditReport,
+    FileKind,
     Finding,
-    Kind,
-    Report,
     Rule,
     Unread,
     audit_content,
@@ -41,7 +41,7 @@ def audit(
     *,
     workers: int | None = None,
     rules: Sequence[Rule] = RULES,
-) -> Report:
+) -> AuditReport:
     """Audit files, and folders with all that is below them; nothing of theirs is run.
 
     Virtual environments inside a folder are passed over; one that is named is not. `workers` is
@@ -55,7 +55,7 @@ def audit(
         outcomes = [audit_files(batch, breakages, rules) for batch in batches]
     else:
         outcomes = list(_on_every_core(batches, breakages, rules, workers))
-    return Report(
+    return AuditReport(
         release=str(breakages.version),
         files=len(files),
         findings=tuple(each for found, _ in outcomes for each in found),
@@ -63,7 +63,9 @@ def audit(
     )
 
 
-def audit_files(files: Sequence[tuple[Path, Kind]], breakages: Breakages, rules: Sequence[Rule]) -> Outcome:
+def audit_files(
+    files: Sequence[tuple[Path, FileKind]], breakages: Breakages, rules: Sequence[Rule]
+) -> Outcome:
     """Audit some files, one after the other."""
     findings: list[Finding] = []
     unread: list[Unread] = []
@@ -77,12 +79,12 @@ def audit_files(files: Sequence[tuple[Path, Kind]], breakages: Breakages, rules:
 
 
 def _audit_file(
-    path: Path, kind: Kind, breakages: Breakages, rules: Sequence[Rule]
+    path: Path, kind: FileKind, breakages: Breakages, rules: Sequence[Rule]
 ) -> tuple[Finding, ...] | Unread:
     name = path.as_posix()
     try:
         with path.open("rb") as stream:
-            if kind is Kind.NATIVE:
+            if kind is FileKind.NATIVE:
                 return audit_native(name, stream, breakages, rules)
             return audit_content(name, kind, stream.read(), breakages, rules)
     except OSError as error:
@@ -90,7 +92,7 @@ def _audit_file(
 
 
 def _on_every_core(
-    batches: Sequence[Sequence[tuple[Path, Kind]]],
+    batches: Sequence[Sequence[tuple[Path, FileKind]]],
     breakages: Breakages,
     rules: Sequence[Rule],
     workers: int,
@@ -105,7 +107,7 @@ def _on_every_core(
         yield from pool.map(partial(audit_files, breakages=breakages, rules=rules), batches)
 
 
-def _files(path: Path) -> Iterator[tuple[Path, Kind]]:
+def _files(path: Path) -> Iterator[tuple[Path, FileKind]]:
     if path.is_dir():
         yield from _below(path)
     elif path.is_file():
@@ -120,8 +122,8 @@ def _files(path: Path) -> Iterator[tuple[Path, Kind]]:
         raise InputError(f"{path}: there is no such file or folder")
 
 
-def _below(folder: Path) -> Iterator[tuple[Path, Kind]]:
-    """Give the files below a folder that rules read, in the order of their names."""
+def _below(folder: Path) -> Iterator[tuple[Path, FileKind]]:
+    """Yield the files below a folder that rules read, in the order of their names."""
     folders: list[str] = []
     try:
         with os.scandir(folder) as entries:

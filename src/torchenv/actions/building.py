@@ -8,8 +8,8 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from torchenv.actions.checkpoints import judged_for
-from torchenv.actions.inside import Report
+from torchenv.actions.checkpoints import judge_for
+from torchenv.actions.inside import InsideReport
 from torchenv.actions.ports import Ports
 from torchenv.environment.fingerprint import fingerprint
 from torchenv.environment.inspect import describe
@@ -21,7 +21,7 @@ from torchenv.workspace.records import Environment, Proof
 
 
 @contextmanager
-def nothing_left_behind(ports: Ports) -> Iterator[None]:
+def clear_on_failure(ports: Ports) -> Iterator[None]:
     """Clear what a failed run has begun, by the same path that clears what a killed one left."""
     try:
         yield
@@ -51,20 +51,20 @@ def constraints(lock: Lock) -> str:
     return use + "".join(f"{name}=={version}\n" for name, version in lock.versions.items())
 
 
-def not_as_locked(lock: Lock, found: Mapping[str, str]) -> Iterator[str]:
-    """Say of each package in which an environment differs from its lock."""
+def find_lock_differences(lock: Lock, found: Mapping[str, str]) -> Iterator[str]:
+    """Describe each package in which an environment differs from its lock."""
     for name, version in lock.versions.items():
         # Metadata of torch's own wheels may leave out the label that the file's name has.
         if Version(found.get(name, "0")).public != Version(version).public:
             yield f"{name} is {found.get(name, 'missing')}, and the lock holds {version}"
 
 
-def committed(
-    manifest: Manifest, new: Environment, lock: Lock, report: Report, ports: Ports, *, what: str
+def commit_environment(
+    manifest: Manifest, new: Environment, lock: Lock, report: InsideReport, ports: Ports, *, what: str
 ) -> tuple[Manifest, Environment]:
     """Record an environment as finished, with how every file of it is and where it has computed."""
     after = fingerprint(describe(Path(new.path)))
     ports.store.write_fingerprint(new.number, after.text)
     proof = Proof(at=ports.now(), passed=True, what=what, devices=report.devices)
     manifest, ready = manifest.commit(new, lock=lock.digest, fingerprint=after.digest, proof=proof)
-    return judged_for(ready, manifest, ports.store, system=ports.system, say=ports.say), ready
+    return judge_for(ready, manifest, ports.store, system=ports.system, say=ports.say), ready

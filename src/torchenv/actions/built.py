@@ -9,7 +9,7 @@ from torchenv.workspace.records import Environment
 from torchenv.workspace.store import InPlace, Moved, Store
 
 
-def built_already(locks: Collection[str], manifest: Manifest, store: Store) -> Environment | None:
+def find_built(locks: Collection[str], manifest: Manifest, store: Store) -> Environment | None:
     """Find one that was built from one of these locks (by digest): the one in use, else the newest."""
     equal = [each for each in manifest.environments if each.live and each.lock in locks]
     equal.sort(key=lambda each: (each.number == manifest.current, each.number), reverse=True)

@@ -15,7 +15,7 @@ from torchenv.errors import NothingSuits, TorchenvError, Unobtainable
 from torchenv.index.pages import Fetch, project
 from torchenv.installers import Installer, LockRequest
 from torchenv.lockfile.lock import Lock
-from torchenv.packages import Bound, Carried, Wanted, bound_to_torch, following
+from torchenv.packages import Bound, CarriedPackages, Wanted, find_bound_to_torch, following
 from torchenv.plan import Build
 
 
@@ -32,7 +32,7 @@ class Settled:
     why: str | None = None
 
     @property
-    def kept(self) -> bool:
+    def is_same_version(self) -> bool:
         """Whether it goes along at the same version."""
         return self.now is not None and (
             self.now == self.version or Version(self.now) == Version(self.version)
@@ -41,13 +41,13 @@ class Settled:
     def __str__(self) -> str:
         if self.now is None:
             return f"{self.name} {self.version} is left out: {self.why}"
-        if self.kept:
+        if self.is_same_version:
             return f"{self.name} {self.version} is kept"
         return f"{self.name} {self.version} becomes {self.now}: {self.why}"
 
 
 def lock_with(
-    carried: Carried, request: LockRequest, installer: Installer
+    carried: CarriedPackages, request: LockRequest, installer: Installer
 ) -> tuple[Lock, tuple[Settled, ...]]:
     """Lock torch's family with all that is carried, giving way only where what is wanted does not resolve.
 
@@ -66,26 +66,26 @@ def lock_with(
         try:
             lock = installer.lock(replace(fixed, packages=packages))
         except (NothingSuits, Unobtainable) as refusal:
-            asking = _given_way(asking, refusal)
+            asking = _relax(asking, refusal)
             continue
         sources = _sources_alone(asking, lock)
         if not sources:
-            return lock, tuple(_settled(each, lock) for each in asking)
+            return lock, tuple(_settle(each, lock) for each in asking)
         lacks = f"no wheel for Python {request.python} on {request.platform}"
         asking = [
             each.less(f"{each.wanted.version} has {lacks}") if each in sources else each for each in asking
         ]
 
 
-def bound_to_old_torch(
-    carried: Carried,
+def list_bound_to_old_torch(
+    carried: CarriedPackages,
     installation: Installation,
     build: Build,
     *,
     platform: str,
     index: str | None,
     fetch: Fetch,
-) -> Carried:
+) -> CarriedPackages:
     """List what was compiled against the torch of an environment and cannot follow to the planned one.
 
     What has something newer with a wheel that fits on the package index `index` is asked for at that instead;
@@ -93,7 +93,7 @@ def bound_to_old_torch(
     """
     planned = {canonical(each.name): each for each in map(Requirement, build.requirements)}
     versions = {name: next(iter(each.specifier)).version for name, each in planned.items()}
-    bound = bound_to_torch(distributions(installation), installation.torch, versions)
+    bound = find_bound_to_torch(distributions(installation), installation.torch, versions)
     asked = [each for each in bound if each.path is None] if index else []
     newer = _newer(asked, index or "", build.python.minor, platform, fetch) if asked else {}
     return following(carried, bound, newer, index or "")
@@ -111,7 +111,7 @@ class _Asking:
         return _Asking(self.wanted, self.left[1:], self.why or why)
 
 
-def _given_way(asking: list[_Asking], refusal: TorchenvError) -> list[_Asking]:
+def _relax(asking: list[_Asking], refusal: TorchenvError) -> list[_Asking]:
     named = [each for each in asking if each.left and _names(refusal.message, each.wanted.name)]
     yielding = named or [each for each in asking if len(each.left) > 1]
     if not yielding:
@@ -126,7 +126,7 @@ def _names(message: str, name: str) -> bool:
 
 
 def _sources_alone(asking: list[_Asking], lock: Lock) -> list[_Asking]:
-    """Give what was locked at the wanted version as sources alone, and may have a newer one with a wheel."""
+    """Return what was locked at the wanted version as sources alone; a newer one may have a wheel."""
     sources = {
         package.name
         for package in lock.packages
@@ -139,7 +139,7 @@ def _sources_alone(asking: list[_Asking], lock: Lock) -> list[_Asking]:
     ]
 
 
-def _settled(asking: _Asking, lock: Lock) -> Settled:
+def _settle(asking: _Asking, lock: Lock) -> Settled:
     wanted = asking.wanted
     present = {each.name: each.version for each in lock.packages}
     if wanted.name not in present:
@@ -152,7 +152,7 @@ def _settled(asking: _Asking, lock: Lock) -> Settled:
     # What comes from a repository has no version in a lock; it is the commit that was asked for.
     now = present[wanted.name] or wanted.version
     settled = Settled(name=wanted.name, version=wanted.version, now=now, why=asking.why)
-    return replace(settled, why=None) if settled.kept else settled
+    return replace(settled, why=None) if settled.is_same_version else settled
 
 
 def _newer(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Difference:
+class CatalogueDifference:
     """One thing that the catalogue says otherwise than the index.
 
     Codes: release-new, backend-missing, backend-new, platform-missing, platform-new, python-missing,
@@ -33,7 +33,7 @@ class Difference:
         return f"{where}: {self.message}"
 
 
-def check(catalogue: Catalogue, fetch: Fetch, root: str | None = None) -> tuple[Difference, ...]:
+def check(catalogue: Catalogue, fetch: Fetch, root: str | None = None) -> tuple[CatalogueDifference, ...]:
     """Read the project pages of torch and its companions on every backend's index, and compare.
 
     `root` is a mirror in place of PyTorch's own index. Raises `ToolFailed` where it cannot be reached.
@@ -65,7 +65,7 @@ class _Pages:
         return self._known[tag, name]
 
 
-def _news(catalogue: Catalogue, pages: _Pages) -> Iterator[Difference]:
+def _news(catalogue: Catalogue, pages: _Pages) -> Iterator[CatalogueDifference]:
     # The root's own page of torch lists the wheels of all backends, told apart by their local labels.
     page = pages.page("", "torch")
     released = {each.version: each for each in catalogue.releases}
@@ -78,20 +78,22 @@ def _news(catalogue: Catalogue, pages: _Pages) -> Iterator[Difference]:
             continue
         if version not in released:
             said = f"is on the index and not in the catalogue ({', '.join(sorted(labels)) or 'no label'})"
-            yield Difference(code="release-new", torch=version, backend=None, message=said)
+            yield CatalogueDifference(code="release-new", torch=version, backend=None, message=said)
             continue
         known = {each.local for each in released[version].backends}
         for label in sorted(labels - known):
             said = "is on the index and not in the catalogue"
-            yield Difference(code="backend-new", torch=version, backend=label, message=said)
+            yield CatalogueDifference(code="backend-new", torch=version, backend=label, message=said)
 
 
 def _of_backend(
     release: Release, backend: Backend, pages: _Pages, left_out: frozenset[str]
-) -> Iterator[Difference]:
-    def differs(code: str, message: str, subject: str | None = None) -> Difference:
+) -> Iterator[CatalogueDifference]:
+    def differs(code: str, message: str, subject: str | None = None) -> CatalogueDifference:
         tag = backend.tag
-        return Difference(code=code, torch=release.version, backend=tag, message=message, subject=subject)
+        return CatalogueDifference(
+            code=code, torch=release.version, backend=tag, message=message, subject=subject
+        )
 
     # macOS wheels carry no label.
     labels = {backend.local, None}
@@ -122,7 +124,7 @@ def _of_backend(
 
 def _of_companion(
     release: Release, backend: Backend, companion: Companion, pages: _Pages
-) -> Iterator[Difference]:
+) -> Iterator[CatalogueDifference]:
     there = bool(pages.wheels(backend.tag, companion.name, companion.version))
     said = companion.exists(backend.tag)
     if there == said:
@@ -130,7 +132,7 @@ def _of_companion(
     what = f"{companion.name} {companion.version}"
     presence = "is on the index" if there else "is not on the index"
     thought = {True: "lists it", False: "says there is none", None: "did not know"}[said]
-    yield Difference(
+    yield CatalogueDifference(
         code="companion-new" if there else "companion-missing",
         torch=release.version,
         backend=backend.tag,

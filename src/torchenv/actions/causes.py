@@ -18,9 +18,11 @@ _MISSING = re.compile(r"([\w.+-]+\.so[\w.*\[\]-]*)(?:: cannot open shared| not f
 _UNDEFINED = re.compile(r"undefined symbol: (\w+)")
 
 
-def explained(message: str, package: str, installation: Installation, catalogue: Catalogue) -> str:
-    """Give the message of a failed import of a package with what is known of its cause behind it."""
-    cause = _library(message, installation) or _unpaired(package, installation, catalogue)
+def explain_import_failure(
+    message: str, package: str, installation: Installation, catalogue: Catalogue
+) -> str:
+    """Return the message of a failed import of a package with what is known of its cause behind it."""
+    cause = _library(message, installation) or _find_unpaired(package, installation, catalogue)
     return f"{message} ({cause})" if cause else message
 
 
@@ -47,7 +49,7 @@ _CURAND = (
 )
 
 
-def _unpaired(package: str, installation: Installation, catalogue: Catalogue) -> str | None:
+def _find_unpaired(package: str, installation: Installation, catalogue: Catalogue) -> str | None:
     torch = installation.torch
     found = {canonical(each.name): each.version for each in distributions(installation)}
     if torch is None or package not in found:

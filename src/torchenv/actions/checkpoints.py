@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchenv.checkpoints.scan import scan
-from torchenv.checkpoints.scan.index import Found, Index
+from torchenv.checkpoints.scan.index import Found, ScanIndex
 from torchenv.checkpoints.scan.runs import Judge, Saves, run_line, runs_of
 from torchenv.errors import InputError, WorkspaceError
 from torchenv.storage import Place, is_remote
@@ -25,7 +25,7 @@ class Scanned:
     """What was found: the runs with their saves, and who can read what."""
 
     roots: tuple[str, ...]
-    index: Index
+    index: ScanIndex
     runs: tuple[Saves, ...]
     judge: Judge
     kept: frozenset[str] = frozenset()
@@ -44,34 +44,34 @@ class Paths:
 
     @classmethod
     def of(cls, store: Store) -> Paths:
-        """Give those of a workspace; its directory and what is beside it may move together."""
+        """Return those of a workspace; its directory and what is beside it may move together."""
         return cls(store.root.absolute().parent)
 
-    def shown(self, address: str) -> str:
-        """Give the path by which an address is recorded."""
+    def display(self, address: str) -> str:
+        """Return the path by which an address is recorded."""
         inside = f"{self.base}{os.sep}"
         if not address.startswith(inside):
             return address
         return address[len(inside) :] if os.sep == "/" else address[len(inside) :].replace(os.sep, "/")
 
     def address(self, shown: str) -> str:
-        """Give the address of what is recorded by this path."""
+        """Return the address of what is recorded by this path."""
         return shown if is_remote(shown) else str(self.base / shown)
 
 
 def examine(places: Sequence[Place], store: Store, *, system: str, say: Say) -> Scanned:
     """Look at checkpoints anew, and record nothing."""
-    return _judged(scan(places, None, say), store.read(), store, system)
+    return _judge(scan(places, None, say), store.read(), store, system)
 
 
-def recorded(store: Store, *, system: str) -> Scanned:
-    """Give what the last scan found; raises `WorkspaceError` where there was none."""
+def read_recorded(store: Store, *, system: str) -> Scanned:
+    """Return what the last scan found; raises `WorkspaceError` where there was none."""
     with no_garbage_collection():
         index = read_index(store)
     if index is None:
         hint = "`torchenv checkpoints scan` makes it"
         raise WorkspaceError(f"there is no index of checkpoints in {store.root}", hint=hint)
-    return _judged(index, store.read(), store, system)
+    return _judge(index, store.read(), store, system)
 
 
 def scan_and_record(
@@ -92,22 +92,22 @@ def _scan_and_record(
     index = scan(places, before, say)
     if before is not None and not whole:
         index.roots = {**before.roots, **index.roots}
-    with store.locked("torchenv checkpoints scan"):
+    with store.hold("torchenv checkpoints scan"):
         manifest = store.read()
-        scanned = _judged(index, manifest, store, system)
+        scanned = _judge(index, manifest, store, system)
         lines = tuple(run_line(run, scanned.judge) for run in scanned.runs)
         if before is None or before.roots != index.roots:
             store.write_index(index.to_json())
         after = replace(
-            manifest.record_runs(_recordable(lines, say)), kept=_judged_anew(manifest.kept, scanned)
+            manifest.record_runs(_recordable(lines, say)), kept=_judge_again(manifest.kept, scanned)
         )
         if after != manifest:
             store.write(after)
     return scanned, lines
 
 
-def judged_for(new: Environment, manifest: Manifest, store: Store, *, system: str, say: Say) -> Manifest:
-    """Say of what the last scan saw who reads it now that an environment has come; looks at no checkpoint.
+def judge_for(new: Environment, manifest: Manifest, store: Store, *, system: str, say: Say) -> Manifest:
+    """Describe what the last scan saw who reads it now that an environment has come; looks at no checkpoint.
 
     A run that the index does not hold, and every one where there is no index, is unjudged for it.
     """
@@ -115,7 +115,7 @@ def judged_for(new: Environment, manifest: Manifest, store: Store, *, system: st
         return manifest
     with no_garbage_collection():
         index = read_index(store)
-        scanned = _judged(index, manifest, store, system) if index is not None else None
+        scanned = _judge(index, manifest, store, system) if index is not None else None
         seen = {run.path: run for run in scanned.runs} if scanned is not None else {}
         runs = [
             run_line(seen[line.path], scanned.judge)
@@ -123,7 +123,7 @@ def judged_for(new: Environment, manifest: Manifest, store: Store, *, system: st
             else replace(line, unjudged_for=(*line.unjudged_for, new.number))
             for line in manifest.runs
         ]
-        kept = _judged_anew(manifest.kept, scanned) if scanned is not None else manifest.kept
+        kept = _judge_again(manifest.kept, scanned) if scanned is not None else manifest.kept
     return replace(manifest.record_runs(_recordable(runs, say)), kept=kept)
 
 
@@ -139,16 +139,16 @@ def _recordable(lines: Iterable[Run], say: Say) -> Iterator[Run]:
             yield line
 
 
-def read_index(store: Store) -> Index | None:
-    """Give the index, or None where there is none that this torchenv wrote."""
+def read_index(store: Store) -> ScanIndex | None:
+    """Return the index, or None where there is none that this torchenv wrote."""
     try:
-        return Index.from_json(store.index_path.read_text(encoding="utf-8"))
+        return ScanIndex.from_json(store.index_path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         return None
 
 
 def roots_of(named: Sequence[str], profile_roots: Sequence[str], cwd: Path, beside: Path) -> tuple[str, ...]:
-    """Give the addresses to scan: those named, else the profile's, which are meant from beside its file.
+    """Return the addresses to scan: those named, else the profile's, which are meant from beside its file.
 
     Raises `InputError` where there are none.
     """
@@ -161,25 +161,25 @@ def roots_of(named: Sequence[str], profile_roots: Sequence[str], cwd: Path, besi
 
 
 def address_of(text: str, beside: Path) -> str:
-    """Give the address of what a person names by a path or an address."""
+    """Return the address of what a person names by a path or an address."""
     if is_remote(text):
         return text.rstrip("/")
     return os.path.normpath(beside / Path(text.removeprefix("file://")).expanduser())
 
 
-def _judged(index: Index, manifest: Manifest, store: Store, system: str) -> Scanned:
+def _judge(index: ScanIndex, manifest: Manifest, store: Store, system: str) -> Scanned:
     paths = Paths.of(store)
     return Scanned(
-        roots=tuple(map(paths.shown, index.roots)),
+        roots=tuple(map(paths.display, index.roots)),
         index=index,
-        runs=tuple(runs_of(index, paths.shown)),
+        runs=tuple(runs_of(index, paths.display)),
         judge=Judge(index, manifest.environments, system),
         kept=frozenset(each.path for each in manifest.kept),
     )
 
 
-def _judged_anew(kept: Iterable[Kept], scanned: Scanned) -> tuple[Kept, ...]:
-    """Give the lifeboats with who reads them now: environments came since they were kept."""
+def _judge_again(kept: Iterable[Kept], scanned: Scanned) -> tuple[Kept, ...]:
+    """Return the lifeboats with who reads them now: environments came since they were kept."""
     found = {part.path: part.found for run in scanned.runs for save in run.saves for part in save.parts}
     judge = scanned.judge
 
@@ -192,7 +192,7 @@ def _judged_anew(kept: Iterable[Kept], scanned: Scanned) -> tuple[Kept, ...]:
 
 
 def readers(found: Found, judge: Judge, before: Iterable[int] = ()) -> tuple[int, ...]:
-    """Give the numbers of the environments that read a checkpoint, those not on disk as they were."""
+    """Return the numbers of the environments that read a checkpoint, those not on disk as they were."""
     on_disk = {each.number for each in judge.environments}
     now = {each.number for each in judge.environments if judge.of(found, each) == "readable"}
     return tuple(sorted(now | {number for number in before if number not in on_disk}))

@@ -41,14 +41,14 @@ def command_in(
 
 
 def could_not_start(completed: Completed) -> ToolFailed | None:
-    """Give the error of a command that never ran, which says nothing of the environment."""
+    """Return the error of a command that never ran, which says nothing of the environment."""
     if completed.end in (End.NOT_FOUND, End.NOT_STARTED):
         return ToolFailed(f"could not start `{completed.command.argv[0]}`: {completed.reason()}")
     return None
 
 
 def failure(completed: Completed, timeout: float) -> str | None:
-    """Say in one line how a command failed; None where it did not."""
+    """Describe in one line how a command failed; None where it did not."""
     if completed.end is End.OUT_OF_TIME:
         return f"it was stopped after {timeout:g} s"
     return None if completed.code == 0 else f"{completed.reason()} (code {completed.code})"

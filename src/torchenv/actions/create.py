@@ -10,11 +10,11 @@ from pathlib import Path
 from packaging.version import Version
 
 from torchenv.actions.adopt import Fallback, in_use
-from torchenv.actions.building import build, committed, not_as_locked, nothing_left_behind
-from torchenv.actions.built import built_already
+from torchenv.actions.building import build, clear_on_failure, commit_environment, find_lock_differences
+from torchenv.actions.built import find_built
 from torchenv.actions.carry import lock_with
 from torchenv.actions.fetchable import expiring
-from torchenv.actions.inside import Report, activation, look, mismatches
+from torchenv.actions.inside import InsideReport, activation, look, mismatches
 from torchenv.actions.ports import Ports
 from torchenv.catalogue import Catalogue
 from torchenv.environment.base_python import BasePython
@@ -25,18 +25,18 @@ from torchenv.errors import ToolFailed, WorkspaceError
 from torchenv.host.model import Host, Problem
 from torchenv.installers import LockRequest
 from torchenv.lockfile.lock import Lock
-from torchenv.packages import Carried
+from torchenv.packages import CarriedPackages
 from torchenv.plan import Build, Outcome, Plan
 from torchenv.profile.model import Profile
 from torchenv.system.disk import PathLength
 from torchenv.workspace.manifest import Manifest
-from torchenv.workspace.records import Choice, Environment
+from torchenv.workspace.records import ChoiceRecord, Environment
 
-NOTHING_CARRIED = Carried()
+NOTHING_CARRIED = CarriedPackages()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Order:
+class CreateOrder:
     """What `create` is to make: the plan, and what goes in beside torch's family.
 
     `lock` is what to build where that was locked before; without one the packages are chosen now.
@@ -47,7 +47,7 @@ class Order:
     host: Host
     profile: Profile
     catalogue: Catalogue
-    carried: Carried = NOTHING_CARRIED
+    carried: CarriedPackages = NOTHING_CARRIED
     companions: tuple[str, ...] = ()
     by_hand: bool = False
     package_index: str | None = None
@@ -63,7 +63,7 @@ class Order:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Made:
+class CreateOutcome:
     """What `create` made, or found in use already; `fallback` is the environment to go back to."""
 
     environment: Environment
@@ -72,7 +72,7 @@ class Made:
     changed_by_others: tuple[str, ...] = ()
 
 
-def create(order: Order, ports: Ports) -> Made:
+def create(order: CreateOrder, ports: Ports) -> CreateOutcome:
     """Lock, build, prove and record, in this order; until the last step nobody sees the environment.
 
     A run that is stopped at any moment leaves what was in use in use, and the next run clears what it left.
@@ -80,22 +80,22 @@ def create(order: Order, ports: Ports) -> Made:
     disk refuses.
     """
     store, say, wanted = ports.store, ports.say, order.build
-    with store.locked(f"torchenv create {order.plan.requested}"), nothing_left_behind(ports):
+    with store.hold(f"torchenv create {order.plan.requested}"), clear_on_failure(ports):
         manifest = store.clear_unfinished()
-        if order.lock and (there := built_already({order.lock.digest}, manifest, store)):
+        if order.lock and (there := find_built({order.lock.digest}, manifest, store)):
             # Another run built it while this one waited.
-            return Made(environment=there, new=False)
+            return CreateOutcome(environment=there, new=False)
         manifest, fallback = in_use(manifest, order.host, order.catalogue, ports)
         _say_what_is_left_alone(order.host, fallback, ports)
 
         python = _interpreter(wanted, ports)
-        lock = order.lock or _chosen(order, python, ports)
+        lock = order.lock or _make_lock(order, python, ports)
         if fallback is not None and _holds(fallback.installation, lock, wanted):
             _record_fallback(manifest, fallback, ports)
-            return Made(environment=fallback.environment, new=False, fallback=fallback)
+            return CreateOutcome(environment=fallback.environment, new=False, fallback=fallback)
         _check_room(order, lock, ports)
 
-        manifest, new = _begun(manifest, order, python, ports)
+        manifest, new = _begin(manifest, order, python, ports)
         for warning in _stands_on_conda(order.host, python):
             say(f"note: {warning}")
         store.write(manifest)
@@ -106,13 +106,13 @@ def create(order: Order, ports: Ports) -> Made:
 
         say("proving it from inside")
         report = _proven(order, directory, lock, ports)
-        changed = fallback.changed() if fallback else ()
+        changed = fallback.find_changes() if fallback else ()
         if fallback and not changed:
             say(f"{fallback.environment.path} is as it was, file by file")
 
-        manifest, ready = committed(manifest, new, lock, report, ports, what="create")
+        manifest, ready = commit_environment(manifest, new, lock, report, ports, what="create")
         _record_fallback(manifest, fallback, ports)
-        return Made(environment=ready, new=True, fallback=fallback, changed_by_others=changed)
+        return CreateOutcome(environment=ready, new=True, fallback=fallback, changed_by_others=changed)
 
 
 def _say_what_is_left_alone(host: Host, fallback: Fallback | None, ports: Ports) -> None:
@@ -139,7 +139,7 @@ def _interpreter(build: Build, ports: Ports) -> Path:
     return ports.installer.fetch_python(version)
 
 
-def _chosen(order: Order, python: Path, ports: Ports) -> Lock:
+def _make_lock(order: CreateOrder, python: Path, ports: Ports) -> Lock:
     ports.say(f"choosing packages for torch {order.build.torch}")
     lock, settled = lock_with(order.carried, _lock_request(order, python), ports.installer)
     for each in settled:
@@ -149,7 +149,7 @@ def _chosen(order: Order, python: Path, ports: Ports) -> Lock:
     return lock
 
 
-def _lock_request(order: Order, python: Path) -> LockRequest:
+def _lock_request(order: CreateOrder, python: Path) -> LockRequest:
     build = order.build
     return LockRequest(
         requirements=build.requirements,
@@ -166,7 +166,7 @@ def _lock_request(order: Order, python: Path) -> LockRequest:
 
 
 def _holds(installation: Installation, lock: Lock, build: Build) -> bool:
-    """Say whether an environment holds all that the lock holds; more in it is no difference."""
+    """Return whether an environment holds all that the lock holds; more in it is no difference."""
     if (installation.python or "").split(".")[:2] != build.python.minor.rstrip("t").split("."):
         return False
     found = {canonical(each.name): each.version for each in distributions(installation)}
@@ -176,10 +176,10 @@ def _holds(installation: Installation, lock: Lock, build: Build) -> bool:
     }
 
 
-def _check_room(order: Order, lock: Lock, ports: Ports) -> None:
+def _check_room(order: CreateOrder, lock: Lock, ports: Ports) -> None:
     """Refuse before anything is built what the disk would refuse half way."""
     directory = ports.store.environments
-    needed, free = _needed_space(order, lock), ports.store.free_space()
+    needed, free = _estimate_space(order, lock), ports.store.free_space()
     if needed > free:
         said = f"about {needed >> 20} MiB are needed for {directory}, and {free >> 20} MiB are free"
         raise WorkspaceError(said, hint="free some space, or choose another disk with --root DIR")
@@ -192,7 +192,7 @@ def _check_room(order: Order, lock: Lock, ports: Ports) -> None:
             raise WorkspaceError(f"paths under {site} would be too long: {length}", hint=hint)
 
 
-def _needed_space(order: Order, lock: Lock) -> int:
+def _estimate_space(order: CreateOrder, lock: Lock) -> int:
     known = sum(file.size or 0 for package in lock.packages for file in package.files[:1])
     # PyTorch's index gives no sizes: there it is what the release takes with an accelerator's libraries.
     release, vendor = order.build.release, order.build.backend.vendor
@@ -201,15 +201,19 @@ def _needed_space(order: Order, lock: Lock) -> int:
     return 2 * max(known, usual)
 
 
-def _begun(manifest: Manifest, order: Order, python: Path, ports: Ports) -> tuple[Manifest, Environment]:
+def _begin(
+    manifest: Manifest, order: CreateOrder, python: Path, ports: Ports
+) -> tuple[Manifest, Environment]:
     """Record what is being built, in a directory that is not there: one that is belongs to someone."""
-    after, new = _recorded(manifest, order, python, ports)
+    after, new = _add_to_manifest(manifest, order, python, ports)
     while os.path.lexists(new.path):
-        after, new = _recorded(after.cleared(new.number), order, python, ports)
+        after, new = _add_to_manifest(after.drop_unfinished(new.number), order, python, ports)
     return after, new
 
 
-def _recorded(manifest: Manifest, order: Order, python: Path, ports: Ports) -> tuple[Manifest, Environment]:
+def _add_to_manifest(
+    manifest: Manifest, order: CreateOrder, python: Path, ports: Ports
+) -> tuple[Manifest, Environment]:
     build, plan = order.build, order.plan
     version = Version(build.release.version.public)
     return manifest.begin(
@@ -224,7 +228,7 @@ def _recorded(manifest: Manifest, order: Order, python: Path, ports: Ports) -> t
         identity=new_identity(),
         host=order.host.platform,
         activation=activation(plan, order.host),
-        choice=Choice(
+        choice=ChoiceRecord(
             profile=order.profile.name,
             outcome=plan.outcome.value,
             by_hand=order.by_hand,
@@ -235,8 +239,8 @@ def _recorded(manifest: Manifest, order: Order, python: Path, ports: Ports) -> t
     )
 
 
-def _undoing(order: Order, python: Path) -> tuple[str, ...]:
-    """Say what may undo the environment later; what is true of this shell alone is not for the record."""
+def _undoing(order: CreateOrder, python: Path) -> tuple[str, ...]:
+    """Return what may undo the environment later; what is true of this shell alone is left out."""
     resync = (each.message for each in order.around if each.code == "project-resync")
     return (*resync, *_stands_on_conda(order.host, python))
 
@@ -248,10 +252,13 @@ def _stands_on_conda(host: Host, python: Path) -> tuple[str, ...]:
     return (f"it stands on conda's Python {python}: without that environment nothing in this one runs",)
 
 
-def _proven(order: Order, directory: Path, lock: Lock, ports: Ports) -> Report:
+def _proven(order: CreateOrder, directory: Path, lock: Lock, ports: Ports) -> InsideReport:
     companions = tuple(each.replace("-", "_") for each in order.companions)
     report = look(ports.run, directory, companions, activation(order.plan, order.host))
-    wrong = (*mismatches(order.plan, order.host, report), *not_as_locked(lock, report.data["packages"]))
+    wrong = (
+        *mismatches(order.plan, order.host, report),
+        *find_lock_differences(lock, report.data["packages"]),
+    )
     if wrong:
         raise ToolFailed(
             f"the new environment is not as planned: {'; '.join(wrong)}",

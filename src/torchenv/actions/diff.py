@@ -14,7 +14,7 @@ from torchenv.workspace.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PackageChange:
     """One thing that differs; None where one side does not have it."""
 
     name: str
@@ -33,9 +33,9 @@ class Change:
 class Differences:
     """How the second of two environments differs from the first."""
 
-    python: Change | None
-    backend: Change | None
-    packages: tuple[Change, ...]
+    python: PackageChange | None
+    backend: PackageChange | None
+    packages: tuple[PackageChange, ...]
 
 
 def diff(before: Environment, after: Environment, store: Store) -> Differences:
@@ -51,7 +51,7 @@ def diff(before: Environment, after: Environment, store: Store) -> Differences:
 
 
 def packages(environment: Environment, store: Store) -> Mapping[str, str]:
-    """Give the version of each package by its one spelling; torch's with its label."""
+    """Return the version of each package by its one spelling; torch's with its label."""
     if environment.state is not State.REMOVED:
         installation = describe(directory_of(environment, store))
         found = {canonical(each.name): each.version for each in distributions(installation)}
@@ -62,5 +62,5 @@ def packages(environment: Environment, store: Store) -> Mapping[str, str]:
     return Lock.parse(path.read_text(encoding="utf-8"), str(path)).versions
 
 
-def _change(name: str, before: str | None, after: str | None) -> Change | None:
-    return None if before == after else Change(name, before, after)
+def _change(name: str, before: str | None, after: str | None) -> PackageChange | None:
+    return None if before == after else PackageChange(name, before, after)

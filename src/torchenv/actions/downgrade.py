@@ -14,18 +14,18 @@ from torchenv.checkpoints.formats.dcp import GLOBAL, RANK_LOCAL
 from torchenv.checkpoints.formats.inert import Damaged
 from torchenv.checkpoints.readability import rules
 from torchenv.checkpoints.scan import scan
-from torchenv.checkpoints.scan.index import Index
+from torchenv.checkpoints.scan.index import ScanIndex
 from torchenv.checkpoints.scan.runs import Save, needs_plain_path, reader_after, runs_of
-from torchenv.checkpoints.values import Checkpoint, Note, Reader
+from torchenv.checkpoints.values import Checkpoint, CheckpointNote, Reader
 from torchenv.errors import InputError, NothingSuits, ToolFailed
-from torchenv.storage import Carried, Draft, Place, Progress, is_remote, place
+from torchenv.storage import Draft, Place, Progress, Transfer, is_remote, place
 from torchenv.workspace.manifest import Manifest
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class DowngradeTarget:
     """Who is to read the copies; a Python that is not known may be any."""
 
     torch: str
@@ -33,7 +33,7 @@ class Target:
     system: str | None = None
 
     @classmethod
-    def of(cls, text: str, manifest: Manifest, system: str) -> Target:
+    def of(cls, text: str, manifest: Manifest, system: str) -> DowngradeTarget:
         """Take a version of torch; where an environment has it, that one's Python counts.
 
         Raises `InputError` for what is no version.
@@ -74,11 +74,11 @@ class Copied:
     why: str = ""
     metadata: int = 0  # bytes that were written
     files: int = 0
-    carried: frozenset[Carried] = frozenset()
+    carried: frozenset[Transfer] = frozenset()
 
 
 def downgrade(
-    source: str, target: Target, *, to: str | None = None, copy: bool = False, progress: Progress
+    source: str, target: DowngradeTarget, *, to: str | None = None, copy: bool = False, progress: Progress
 ) -> Copied:
     """Make a copy of one checkpoint, under `to` or beside it; one that is there already is left as it is.
 
@@ -89,7 +89,7 @@ def downgrade(
     aim = to or f"{source}-for-{target.torch}"
     if _is_within(aim, source):
         raise InputError(f"a copy cannot be inside its original, {source}", hint="name another place")
-    checkpoint = _inspected(there)
+    checkpoint = _inspect_checkpoint(there)
     if target.is_read(checkpoint.reader) and checkpoint.state == "complete":
         why = f"torch {target.torch} reads it as it is"
         return Copied(source=source, copy=source, made=False, why=why)
@@ -102,7 +102,7 @@ def downgrade(
     if goal.exists() and not (is_remote(aim) and GLOBAL not in goal.files()):
         hint = "name another place for the copy: `torchenv checkpoints downgrade SRC DST`"
         raise InputError(f"{aim} is there already and is no copy of {source} for {target.torch}", hint=hint)
-    carried = _written(there, goal, sizes, rewritten, copy=copy, progress=progress)
+    carried = _write_copy(there, goal, sizes, rewritten, copy=copy, progress=progress)
     return Copied(
         source=source,
         copy=aim,
@@ -120,7 +120,14 @@ def _is_within(aim: str, source: str) -> bool:
 
 
 def downgrade_runs(
-    root: str, target: Target, *, newest: bool, to: str | None, copy: bool, progress: Progress, say: Say
+    root: str,
+    target: DowngradeTarget,
+    *,
+    newest: bool,
+    to: str | None,
+    copy: bool,
+    progress: Progress,
+    say: Say,
 ) -> tuple[tuple[Copied, ...], tuple[str, ...]]:
     """Make copies of every complete save below `root`, or of the newest of each run; the same way.
 
@@ -135,7 +142,7 @@ def downgrade_runs(
         if not complete:
             refused.append(f"{run.path}: none of its saves is complete")
         for save in complete[-1:] if newest else complete:
-            for path in _distributed(save, index, target):
+            for path in _find_distributed_parts(save, index, target):
                 aim = _aim(save, path, root, to, target)
                 try:
                     copied = downgrade(path, target, to=aim, copy=copy, progress=progress)
@@ -148,13 +155,13 @@ def downgrade_runs(
     return tuple(copies), tuple(refused)
 
 
-def _distributed(save: Save, index: Index, target: Target) -> list[str]:
+def _find_distributed_parts(save: Save, index: ScanIndex, target: DowngradeTarget) -> list[str]:
     """Name the parts of a save that the target cannot read and that may be downgraded, or why not told."""
     unread = [part for part in save.parts if not target.is_read(index.readers[part.found.reader])]
     return [part.path for part in unread if part.found.format == "dcp"]
 
 
-def _aim(save: Save, path: str, root: str, to: str | None, target: Target) -> str:
+def _aim(save: Save, path: str, root: str, to: str | None, target: DowngradeTarget) -> str:
     """Name the copy of a part: what a save holds stays together."""
     if to is None:
         return f"{save.path}-for-{target.torch}{path.removeprefix(save.path)}"
@@ -162,7 +169,7 @@ def _aim(save: Save, path: str, root: str, to: str | None, target: Target) -> st
     return f"{to.rstrip('/')}/{name}"
 
 
-def _inspected(there: Place) -> Checkpoint:
+def _inspect_checkpoint(there: Place) -> Checkpoint:
     if not there.exists():
         raise InputError(f"{there.address} is not there")
     index = scan([there], None, lambda _: None)
@@ -173,7 +180,7 @@ def _inspected(there: Place) -> Checkpoint:
     return index.checkpoint(there.address, found[0])
 
 
-def _refuse(checkpoint: Checkpoint, target: Target) -> None:
+def _refuse(checkpoint: Checkpoint, target: DowngradeTarget) -> None:
     if checkpoint.state != "complete":
         said = "; ".join(note.message for note in checkpoint.problems)
         raise NothingSuits(f"{checkpoint.path} is {checkpoint.state}: {said}")
@@ -190,11 +197,11 @@ def _refuse(checkpoint: Checkpoint, target: Target) -> None:
         raise NothingSuits(f"{said}: {reasons}")
 
 
-def _alone(note: Note) -> Reader:
+def _alone(note: CheckpointNote) -> Reader:
     return rules().reader([note.code])
 
 
-def _rewritten(there: Place, source: str, target: Target) -> dict[str, Downgraded]:
+def _rewritten(there: Place, source: str, target: DowngradeTarget) -> dict[str, Downgraded]:
     from torchenv.checkpoints.downgrade import downgrade as rewrite
 
     tree = there.tree(there.address)
@@ -208,7 +215,7 @@ def _rewritten(there: Place, source: str, target: Target) -> dict[str, Downgrade
     return rewritten
 
 
-def _written(
+def _write_copy(
     there: Place,
     goal: Place,
     sizes: Mapping[str, int],
@@ -216,7 +223,7 @@ def _written(
     *,
     copy: bool,
     progress: Progress,
-) -> frozenset[Carried]:
+) -> frozenset[Transfer]:
     """Write the copy where no one takes it for one, look at it, and only then give it its name."""
     draft = goal.draft()
     carried = set()

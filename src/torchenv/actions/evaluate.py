@@ -77,7 +77,7 @@ class Evaluated:
         )
 
     @property
-    def passed(self) -> bool:
+    def has_passed(self) -> bool:
         """Whether everything ran and no metric got worse than the profile allows."""
         return not self.problems and all(each.passed for each in self.metrics)
 
@@ -95,13 +95,13 @@ def evaluate(comparison: Comparison, ports: Ports) -> Evaluated:
     environments = (comparison.old, comparison.new)
     commands = [_commands(each, comparison, ports) for each in environments]
     measured = [
-        _measured(each, own, comparison, ports) for each, own in zip(environments, commands, strict=True)
+        _measure(each, own, comparison, ports) for each, own in zip(environments, commands, strict=True)
     ]
     old, new = measured
     metrics: tuple[Judged, ...] = ()
     if old.problem is None and new.problem is None:
         metrics = tuple(
-            judged(name, metric, old.metrics.get(name), new.metrics.get(name))
+            judge_metric(name, metric, old.metrics.get(name), new.metrics.get(name))
             for name, metric in evaluation.metrics.items()
         )
     evaluated = Evaluated(old=old, new=new, metrics=metrics)
@@ -109,7 +109,7 @@ def evaluate(comparison: Comparison, ports: Ports) -> Evaluated:
     return evaluated
 
 
-def judged(name: str, metric: Metric, old: Any, new: Any) -> Judged:
+def judge_metric(name: str, metric: Metric, old: Any, new: Any) -> Judged:
     """Compare one metric; what is missing or is no number fails."""
     for which, value in (("the old", old), ("the new", new)):
         if (wrong := _no_number(value)) is not None:
@@ -155,7 +155,7 @@ def _commands(
     ]
 
 
-def _measured(
+def _measure(
     environment: Environment,
     commands: list[tuple[tuple[str, ...], Command]],
     comparison: Comparison,
@@ -172,7 +172,7 @@ def _measured(
         if problem is not None:
             problem = f"`{' '.join(words)}` failed: {problem}"
             break
-    with ports.store.locked(f"torchenv evaluate {environment.number}"):
+    with ports.store.hold(f"torchenv evaluate {environment.number}"):
         name = f"evaluate-{ports.now():%Y%m%dT%H%M%SZ}.txt"
         path = ports.store.write_log(environment.number, name, log)
     return Measured(environment=environment, metrics=metrics, problem=problem, log=path)
@@ -206,7 +206,7 @@ def _note(evaluated: Evaluated, comparison: Comparison, ports: Ports) -> None:
     number = comparison.new.number
     proof = Proof(
         at=ports.now(),
-        passed=evaluated.passed,
+        passed=evaluated.has_passed,
         what=f"evaluate against {comparison.old.number}",
         host=comparison.node,
         said=(
@@ -214,5 +214,5 @@ def _note(evaluated: Evaluated, comparison: Comparison, ports: Ports) -> None:
             *(f"{each.name}: {each.old} to {each.new}, {each.verdict}" for each in evaluated.metrics),
         ),
     )
-    with ports.store.locked(f"torchenv evaluate {number}"):
-        ports.store.write(ports.store.read().noted(number, proof))
+    with ports.store.hold(f"torchenv evaluate {number}"):
+        ports.store.write(ports.store.read().record_note(number, proof))

@@ -22,7 +22,7 @@ class Expected:
     names: tuple[str, ...] = ()
 
 
-def expected_devices(environment: Environment, store: Store, host: Host) -> Expected:
+def read_expected_devices(environment: Environment, store: Store, host: Host) -> Expected:
     """Read what was planned; for an environment that torchenv did not plan, take what the host has."""
     path = store.plan_path(environment.number)
     if not path.is_file():

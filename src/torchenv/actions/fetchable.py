@@ -58,7 +58,7 @@ def fetchable(lock: Lock, head: Fetch) -> Fetchable:
 def irreplaceable(
     environment: Environment, store: Store, head: Fetch, say: Callable[[str], None]
 ) -> str | None:
-    """Say why an environment could not be built again from its lock; None where nothing speaks against it."""
+    """Explain why an environment cannot be built again from its lock; None where it can."""
     path = store.lock_path(environment.number)
     if not path.is_file():
         return f"its lock {path} is gone"

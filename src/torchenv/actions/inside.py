@@ -27,7 +27,7 @@ TIME_LIMIT = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class InsideReport:
     """What the script inside said; `data` is its JSON object."""
 
     data: Mapping[str, Any]
@@ -54,12 +54,12 @@ def command(environment: Path, imports: tuple[str, ...], around: Activation | No
 
 def look(
     run: Runner, environment: Path, imports: tuple[str, ...] = (), around: Activation | None = None
-) -> Report:
+) -> InsideReport:
     """Run the script inside; raises `ToolFailed` where it gives no answer."""
     completed = run(command(environment, imports, around), timeout=TIME_LIMIT)
     out = completed.check("look at the new environment from inside")
     try:
-        return Report(json.loads(out.strip().splitlines()[-1]))
+        return InsideReport(json.loads(out.strip().splitlines()[-1]))
     except (IndexError, json.JSONDecodeError):
         raise ToolFailed(
             f"the check inside {environment} gave no answer", hint=f"run it: {completed.command}"
@@ -67,7 +67,7 @@ def look(
 
 
 def activation(plan: Plan, host: Host) -> Activation | None:
-    """Give what the environment of a plan needs of the variables around it; None where that is nothing."""
+    """Return what the environment of a plan needs of the variables around it; None where that is nothing."""
     shown = visibility(plan, host)
     accepted = any(each.code == "override-accepted" for each in plan.warnings)
     pretended = any(isinstance(each, AmdDevice) and each.override for each in devices_of("amd", host))
@@ -81,7 +81,7 @@ def _of_vendor(vendor: str, plan: Plan) -> bool:
 
 
 def visibility(plan: Plan, host: Host) -> Mapping[str, str]:
-    """Give the variables that show torch only the devices that the plan serves, where it leaves some out."""
+    """Return the variables that show torch only the devices that the plan serves."""
     build = plan.build
     if build is None:
         return {}
@@ -98,14 +98,14 @@ def visibility(plan: Plan, host: Host) -> Mapping[str, str]:
             return {}
 
 
-def mismatches(plan: Plan, host: Host, report: Report) -> tuple[str, ...]:
-    """Say everything in which an environment differs from its plan; nothing where it is as planned."""
+def mismatches(plan: Plan, host: Host, report: InsideReport) -> tuple[str, ...]:
+    """Describe everything in which an environment differs from its plan; nothing where it is as planned."""
     build = plan.build
     assert build is not None
     return tuple(_mismatches(plan, build, host, report))
 
 
-def _mismatches(plan: Plan, build: Build, host: Host, report: Report) -> Iterator[str]:
+def _mismatches(plan: Plan, build: Build, host: Host, report: InsideReport) -> Iterator[str]:
     if error := report.data.get("torch_error"):
         yield f"torch does not import: {error}"
         return
@@ -126,7 +126,7 @@ def _version(build: Build, found: str) -> Iterator[str]:
         yield f"torch is {found}, and {wanted} was planned"
 
 
-def _runtime(build: Build, report: Report) -> Iterator[str]:
+def _runtime(build: Build, report: InsideReport) -> Iterator[str]:
     torch = report.torch
     match build.backend.needs:
         case Cuda(version=version) if torch.get("cuda") != str(version):
@@ -137,7 +137,7 @@ def _runtime(build: Build, report: Report) -> Iterator[str]:
             pass
 
 
-def _codes(build: Build, plan: Plan, host: Host, report: Report) -> Iterator[str]:
+def _codes(build: Build, plan: Plan, host: Host, report: InsideReport) -> Iterator[str]:
     """Compare the code that the build really holds with the devices, whatever the catalogue says of it."""
     if not isinstance(build.backend.needs, Cuda):
         return
@@ -154,10 +154,10 @@ def _codes(build: Build, plan: Plan, host: Host, report: Report) -> Iterator[str
             and capability
             and not any(build.backend.needs.rule.runs(each, capability) for each in codes)
         ):
-            yield f"torch holds no code for {device.name} ({capability}), only for {_listed(codes)}"
+            yield f"torch holds no code for {device.name} ({capability}), only for {_list_codes(codes)}"
 
 
-def _computing(build: Build, plan: Plan, report: Report) -> Iterator[str]:
+def _computing(build: Build, plan: Plan, report: InsideReport) -> Iterator[str]:
     results = report.data.get("devices", ())
     for result in results:
         if not result["computes"]:
@@ -177,5 +177,5 @@ def _among_gpus(plan: Plan, host: Host) -> str:
     return ",".join(str(indices.index(each)) for each in served)
 
 
-def _listed(codes: list[Capability]) -> str:
+def _list_codes(codes: list[Capability]) -> str:
     return ", ".join(map(str, sorted(codes)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from torchenv.actions.run import Entry, entry
+from torchenv.actions.run import ProgramEntry, entry
 from torchenv.environment.inspect import canonical, describe, distributions
 from torchenv.errors import InputError
 from torchenv.installers import interpreter_in
@@ -27,7 +27,7 @@ class Kernel:
 
 
 def jupyter_data(environ: Mapping[str, str], home: Path, system: str) -> Path:
-    """Give the user's directory for Jupyter's data, as Jupyter itself finds it.
+    """Return the user's directory for Jupyter's data, as Jupyter itself finds it.
 
     `system` is `sys.platform`.
     """
@@ -66,7 +66,7 @@ def install_kernel(environment: Environment, store: Store, data: Path, disk: Dis
     return kernel
 
 
-def _without(around: Entry) -> list[str]:
+def _without(around: ProgramEntry) -> list[str]:
     """Take away what would mislead the devices: Jupyter can set a variable, and not unset one."""
     names = [each for each in around.unset if not each.startswith(("PYTHON", "VIRTUAL_ENV"))]
     return ["env", *(word for name in names for word in ("-u", name))] if names else []

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from torchenv.actions.checkpoints import Paths, read_index, scan_and_record
-from torchenv.actions.downgrade import Copied, Target, downgrade_runs
+from torchenv.actions.downgrade import Copied, DowngradeTarget, downgrade_runs
 from torchenv.actions.switch import Switched
-from torchenv.checkpoints.lifeboats import unjudged
+from torchenv.checkpoints.lifeboats import describe_unjudged
 from torchenv.checkpoints.scan.runs import Judge, Saves, runs_of
 from torchenv.checkpoints.steps import behind
 from torchenv.errors import TorchenvError
@@ -29,28 +29,28 @@ class Left:
     downgradable: tuple[str, ...]
 
 
-def left_behind(switched: Switched, store: Store, system: str) -> tuple[Left, ...]:
-    """Tell of every run, from the index where there is one, else from the manifest's line of it."""
+def find_unreadable_runs(switched: Switched, store: Store, system: str) -> tuple[Left, ...]:
+    """Describe every run, from the index where there is one, else from the manifest's line of it."""
     if not switched.runs:
         return ()
     with no_garbage_collection():
-        return _left_behind(switched, store, system)
+        return _find_unreadable_runs(switched, store, system)
 
 
-def _left_behind(switched: Switched, store: Store, system: str) -> tuple[Left, ...]:
+def _find_unreadable_runs(switched: Switched, store: Store, system: str) -> tuple[Left, ...]:
     index = read_index(store)
     if index is None:
         return tuple(_by_line(run, switched.now) for run in switched.runs)
     judge = Judge(index, [switched.now], system)
     lines = {run.path: run for run in switched.runs}
-    found = {run.path: run for run in runs_of(index, Paths.of(store).shown) if run.path in lines}
+    found = {run.path: run for run in runs_of(index, Paths.of(store).display) if run.path in lines}
     return tuple(
         _by_saves(found[path], line, judge, switched.now) if path in found else _by_line(line, switched.now)
         for path, line in lines.items()
     )
 
 
-def copied_along(
+def copy_newest_saves(
     switched: Switched, store: Store, *, system: str, progress: Progress, say: Callable[[str], None]
 ) -> tuple[tuple[Copied, ...], tuple[str, ...]]:
     """Copy the newest save of every run that the environment cannot read, where a copy can be read.
@@ -60,7 +60,7 @@ def copied_along(
     now, paths = switched.now, Paths.of(store)
     assert now.torch is not None
     line = ".".join(now.torch.split(".")[:2])
-    target = Target(torch=line, python=now.python.version, system=system)
+    target = DowngradeTarget(torch=line, python=now.python.version, system=system)
     copies: list[Copied] = []
     refused: list[str] = []
     for run in switched.runs:
@@ -68,7 +68,7 @@ def copied_along(
         if run.newest is None or readable == run.newest or behind(run.newest, readable) == 0:
             continue
         if now.number in run.unjudged_for:
-            refused.append(f"{run.path}: {unjudged(now)}")
+            refused.append(f"{run.path}: {describe_unjudged(now)}")
             continue
         address = paths.address(f"{run.path}/{run.newest}")
         if now.number not in run.downgrades_for:

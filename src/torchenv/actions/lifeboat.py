@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from torchenv.actions.checkpoints import Paths, readers
-from torchenv.checkpoints.lifeboats import printable
+from torchenv.checkpoints.lifeboats import make_printable
 from torchenv.checkpoints.scan import scan
-from torchenv.checkpoints.scan.index import Index
+from torchenv.checkpoints.scan.index import ScanIndex
 from torchenv.checkpoints.scan.runs import Judge, runs_of
 from torchenv.checkpoints.steps import is_save
 from torchenv.errors import InputError, NothingSuits, WorkspaceError
-from torchenv.storage import Carried, Place, Progress, is_remote, place
+from torchenv.storage import Place, Progress, Transfer, is_remote, place
 from torchenv.system.documents import Table
 from torchenv.workspace.records import Kept
 from torchenv.workspace.store import Store
@@ -42,11 +42,11 @@ class Keeping:
     kept: Kept
     files: int
     bytes: int
-    carried: tuple[Carried, ...] = ()
+    carried: tuple[Transfer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class KeptChange:
     """What is no longer as it was when a checkpoint was kept."""
 
     path: str
@@ -75,22 +75,22 @@ def keep(address: str, store: Store, *, copy: bool, system: str, progress: Progr
     if wrong:
         said = "; ".join(message for _, message in wrong)
         raise NothingSuits(f"{address} cannot be kept: {said}", hint="keep one that is complete")
-    changed = there.modified()
+    changed = there.modification_time()
     hashes = hash_files(there, progress)
     _refuse_changing(there, hashes, changed)
     digest = digest_of(hashes)
     before = store.read()
     judge = Judge(index, before.environments, system)
     reading = set.intersection(*(set(readers(each, judge)) for each in found))
-    shown = paths.shown(address)
+    shown = paths.display(address)
     copied: str | None = None
-    carried: tuple[Carried, ...] = ()
-    with store.locked("torchenv checkpoints keep"):
+    carried: tuple[Transfer, ...] = ()
+    with store.hold("torchenv checkpoints keep"):
         manifest = store.read()
         if copy:
-            target = store.kept_path(digest).with_suffix("")
-            carried = _copied(there, place(target), hashes, changed)
-            copied = paths.shown(str(target.absolute()))
+            target = store.lifeboat_path(digest).with_suffix("")
+            carried = _copy_files(there, place(target), hashes, changed)
+            copied = paths.display(str(target.absolute()))
         else:
             same = (each for each in manifest.kept if (each.path, each.digest) == (shown, digest))
             copied = next((each.copy for each in same), None)
@@ -107,7 +107,7 @@ def keep(address: str, store: Store, *, copy: bool, system: str, progress: Progr
     return Keeping(kept=kept, files=len(sizes), bytes=sum(sizes), carried=carried)
 
 
-def _refuse_run(address: str, index: Index) -> None:
+def _refuse_run(address: str, index: ScanIndex) -> None:
     """Refuse a directory that holds the saves of a run: it grows, and what is kept must not."""
     inside = f"{address.rstrip('/')}{'/' if is_remote(address) else os.sep}"
     saves = [
@@ -117,21 +117,26 @@ def _refuse_run(address: str, index: Index) -> None:
         if save.path.startswith(inside) and is_save(save.name)
     ]
     if len(saves) > 1:
-        shown = ", ".join(map(printable, saves[-_NAMED:]))
+        shown = ", ".join(map(make_printable, saves[-_NAMED:]))
         hint = f"keep those that you may need, each by its path: {shown}"
-        raise InputError(f"{printable(address)} is no checkpoint but holds {len(saves)} saves", hint=hint)
+        raise InputError(
+            f"{make_printable(address)} is no checkpoint but holds {len(saves)} saves", hint=hint
+        )
 
 
 def _refuse_changing(there: Place, hashes: Mapping[str, Hashed], changed: float) -> None:
-    if there.files() != {name: each.bytes for name, each in hashes.items()} or there.modified() != changed:
+    if (
+        there.files() != {name: each.bytes for name, each in hashes.items()}
+        or there.modification_time() != changed
+    ):
         hint = "keep it once its save is finished"
         raise NothingSuits(f"{there.address} changed while it was read", hint=hint)
 
 
 def release(address: str, store: Store) -> Kept:
     """Keep a checkpoint no longer; its files stay as they are, and a copy in the workspace stays, too."""
-    shown = Paths.of(store).shown(address)
-    with store.locked("torchenv checkpoints keep --release"):
+    shown = Paths.of(store).display(address)
+    with store.hold("torchenv checkpoints keep --release"):
         manifest = store.read()
         found = next((each for each in manifest.kept if each.path == shown), None)
         if found is None:
@@ -142,7 +147,7 @@ def release(address: str, store: Store) -> Kept:
 
 def verify(
     named: tuple[str, ...], store: Store, progress: Progress
-) -> tuple[tuple[Kept, ...], tuple[Change, ...]]:
+) -> tuple[tuple[Kept, ...], tuple[KeptChange, ...]]:
     """Hash the lifeboats again, all or those at these addresses; gives them with what has changed since.
 
     Raises `InputError` for one that is not kept.
@@ -150,22 +155,22 @@ def verify(
     paths = Paths.of(store)
     kept = store.read().kept
     if named:
-        wanted = [paths.shown(each) for each in named]
+        wanted = [paths.display(each) for each in named]
         known = {each.path: each for each in kept}
         for path in wanted:
             if path not in known:
                 raise InputError(f"{path} is not kept", hint=f"`torchenv checkpoints keep {path}` keeps it")
         kept = tuple(known[path] for path in wanted)
-    changes: list[Change] = []
+    changes: list[KeptChange] = []
     for each in kept:
-        recorded = _recorded(each, store)
+        recorded = _read_hashes(each, store)
         for at in filter(None, (each.path, each.copy)):
             changes += _changes(at, place(paths.address(at)), recorded, progress)
     return kept, tuple(changes)
 
 
 def hash_files(there: Place, progress: Progress) -> dict[str, Hashed]:
-    """Give the size and SHA-256 of every file of a place."""
+    """Return the size and SHA-256 of every file of a place."""
     sizes = there.files()
     total, done = sum(sizes.values()), 0
     hashes = {}
@@ -178,7 +183,7 @@ def hash_files(there: Place, progress: Progress) -> dict[str, Hashed]:
 
 
 def digest_of(hashes: Mapping[str, Hashed]) -> str:
-    """Give one digest for all files of a checkpoint."""
+    """Return one digest for all files of a checkpoint."""
     lines = (f"{each.sha256} {each.bytes} {name}\n" for name, each in sorted(hashes.items()))
     return f"sha256:{hashlib.sha256(''.join(lines).encode('utf-8', 'surrogateescape')).hexdigest()}"
 
@@ -192,7 +197,9 @@ def _hash(there: Place, name: str) -> Hashed:
     return Hashed(size, digest.hexdigest())
 
 
-def _copied(there: Place, target: Place, hashes: Mapping[str, Hashed], changed: float) -> tuple[Carried, ...]:
+def _copy_files(
+    there: Place, target: Place, hashes: Mapping[str, Hashed], changed: float
+) -> tuple[Transfer, ...]:
     if target.exists():
         return ()  # its name is its digest: this checkpoint is there already
     draft = target.draft()
@@ -211,10 +218,10 @@ def _listing(shown: str, hashes: Mapping[str, Hashed]) -> str:
     return json.dumps({"schema": SCHEMA, "path": shown, "files": files}, indent=1)
 
 
-def _recorded(kept: Kept, store: Store) -> dict[str, Hashed]:
+def _read_hashes(kept: Kept, store: Store) -> dict[str, Hashed]:
     """Read the list of the files of a lifeboat; the manifest's digest says whether it is the right one."""
     hint = f"`torchenv checkpoints keep {kept.path}` records it anew"
-    path = store.kept_path(kept.digest or "")
+    path = store.lifeboat_path(kept.digest or "")
     try:
         table = Table.from_json(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
@@ -231,22 +238,22 @@ def _recorded(kept: Kept, store: Store) -> dict[str, Hashed]:
 
 def _changes(
     shown: str, there: Place, recorded: Mapping[str, Hashed], progress: Progress
-) -> Iterator[Change]:
+) -> Iterator[KeptChange]:
     try:
         now = hash_files(there, progress)
     except FileNotFoundError:
-        yield Change(shown, "", "missing")
+        yield KeptChange(shown, "", "missing")
         return
     except OSError as error:
-        yield Change(shown, "", f"unreadable: {error.strerror or error}")
+        yield KeptChange(shown, "", f"unreadable: {error.strerror or error}")
         return
     if recorded and not now:
-        yield Change(shown, "", "missing")
+        yield KeptChange(shown, "", "missing")
         return
     for name in sorted(recorded.keys() | now.keys()):
         if name not in now:
-            yield Change(shown, name, "missing")
+            yield KeptChange(shown, name, "missing")
         elif name not in recorded:
-            yield Change(shown, name, "added")
+            yield KeptChange(shown, name, "added")
         elif now[name] != recorded[name]:
-            yield Change(shown, name, "changed")
+            yield KeptChange(shown, name, "changed")

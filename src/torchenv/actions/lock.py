@@ -15,9 +15,9 @@ from torchenv.errors import InputError, NothingSuits, ToolFailed, TorchenvError
 from torchenv.installers import Installer, LockRequest
 from torchenv.lockfile.lock import Lock
 from torchenv.lockfile.lockset import FILE, Decided, LockedTarget, LockSet, lock_file
-from torchenv.packages import Carried, companions, refuse_conflicts
+from torchenv.packages import CarriedPackages, companions, refuse_conflicts
 from torchenv.plan import Outcome, Plan
-from torchenv.plan.targets import planned, unsupported
+from torchenv.plan.targets import explain_unsupported, plan_target
 from torchenv.profile.model import Profile, Target
 from torchenv.system.disk import Disk
 from torchenv.system.process import side_by_side
@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Order:
+class LockOrder:
     """What is to be locked, and who decides.
 
     `wanted` is what the profile's file says of it, `carried` what is asked for beside torch, `before` the
@@ -36,7 +36,7 @@ class Order:
 
     profile: Profile
     wanted: Mapping[str, Any]
-    carried: Carried
+    carried: CarriedPackages
     catalogue: Catalogue
     catalogue_digest: str
     uv: str
@@ -55,12 +55,12 @@ class Locked:
     locks: Mapping[str, Lock]
 
     def notes(self) -> Iterator[str]:
-        """Say what will not last: development builds vanish from their indexes."""
+        """Describe what will not last: development builds vanish from their indexes."""
         for target, lock in self.locks.items():
             yield from (f"{target}: {each}" for each in expiring(lock))
 
 
-def lock(order: Order, installer: Installer, say: Say) -> Locked:
+def lock(order: LockOrder, installer: Installer, say: Say) -> Locked:
     """Decide for every target, then choose its packages, all side by side; nothing is written.
 
     Raises `NothingSuits` where a target cannot be met, `ToolFailed` where an index serves another file under
@@ -71,10 +71,10 @@ def lock(order: Order, installer: Installer, say: Say) -> Locked:
             f"{order.profile.name} names no target to lock",
             hint="write a [[target]] into torchenv.toml, or add those of recorded hosts with --host FILE",
         )
-    plans = decided(order)
+    plans = decide_targets(order)
     buildable = [each for each in order.profile.targets if plans[each.name].build is not None]
     say(f"locking {', '.join(each.name for each in buildable)}")
-    tasks = [partial(_locked, each, plans[each.name], order, installer) for each in buildable]
+    tasks = [partial(_lock_target, each, plans[each.name], order, installer) for each in buildable]
     locks = dict(zip((each.name for each in buildable), side_by_side(tasks), strict=True))
     for name, made in locks.items():
         _refuse_replaced(name, order.before.get(name), made, order.upgrade)
@@ -91,26 +91,26 @@ def lock(order: Order, installer: Installer, say: Say) -> Locked:
     return Locked(set=tie, locks=locks)
 
 
-def decided(order: Order) -> dict[str, Plan]:
+def decide_targets(order: LockOrder) -> dict[str, Plan]:
     """Decide for every target; raises `NothingSuits` with the reasons where one cannot be met."""
     plans = {}
     for target in order.profile.targets:
         more = companions(order.carried, target.platform)
-        plan = planned(
+        plan = plan_target(
             target,
             order.profile,
             order.catalogue,
             packages=tuple(dict.fromkeys((*order.profile.torch.packages, *more))),
             torch_index=order.torch_index,
         )
-        if plan.build is None and unsupported(plan) is None:
+        if plan.build is None and explain_unsupported(plan) is None:
             raise NothingSuits(f"target {target.name}: {'; '.join(plan.why)}", hint=plan.hint)
         plans[target.name] = plan
     return plans
 
 
 def decision(plan: Plan) -> Decided:
-    """Give what a target gets, as the lock's file says it: wheels of the package index carry no label."""
+    """Return what a target gets, as the lock's file says it: wheels of the package index carry no label."""
     build = plan.build
     if build is None:
         return None, None
@@ -150,7 +150,7 @@ def add_targets(text: str, targets: tuple[Target, ...]) -> str:
     return tomlkit.dumps(document)
 
 
-def _locked(target: Target, plan: Plan, order: Order, installer: Installer) -> Lock:
+def _lock_target(target: Target, plan: Plan, order: LockOrder, installer: Installer) -> Lock:
     build = plan.build
     assert build is not None
     refuse_conflicts(
@@ -172,7 +172,9 @@ def _locked(target: Target, plan: Plan, order: Order, installer: Installer) -> L
         exclude_newer=order.profile.packages.exclude_newer,
         kept=before.text if before and order.upgrade is not None else None,
         upgrade=order.upgrade or frozenset(),
-        bound=_bound(before, build.index) if before and order.same and not order.upgrade else frozenset(),
+        bound=_collect_torch_packages(before, build.index)
+        if before and order.same and not order.upgrade
+        else frozenset(),
     )
     try:
         chosen, settled = lock_with(order.carried, request, installer)
@@ -182,21 +184,21 @@ def _locked(target: Target, plan: Plan, order: Order, installer: Installer) -> L
         if build.index is not None and f"cannot reach {build.index}" in error.message:
             error.hint = f'{error.hint}; a target with index = "packages" takes the package index\'s build'
         raise
-    lost = [str(each) for each in settled if not each.kept]
+    lost = [str(each) for each in settled if not each.is_same_version]
     about = {"target": target.name, "torch": build.torch, "backend": build.backend.tag}
     because = (*_because(target, plan, order.catalogue), *lost)
     return chosen.with_tool("torchenv", {**about, **({"because": list(because)} if because else {})})
 
 
-def _bound(before: Lock, torch_index: str | None) -> frozenset[str]:
+def _collect_torch_packages(before: Lock, torch_index: str | None) -> frozenset[str]:
     return frozenset(each.name for each in before.packages if each.index == torch_index)
 
 
-def _target(target: Target, plan: Plan, made: Lock | None, order: Order) -> LockedTarget:
+def _target(target: Target, plan: Plan, made: Lock | None, order: LockOrder) -> LockedTarget:
     torch, backend = decision(plan)
     known = LockedTarget(name=target.name, platform=target.platform, python=target.python, index=target.index)
     if plan.build is None or made is None:
-        return replace(known, unsupported=unsupported(plan))
+        return replace(known, unsupported=explain_unsupported(plan))
     return replace(
         known,
         torch=torch,

@@ -11,7 +11,7 @@ from torchenv.actions.switch import unusable
 from torchenv.errors import NothingSuits, WorkspaceError
 from torchenv.system.processes import Running
 from torchenv.workspace.manifest import Manifest
-from torchenv.workspace.records import Environment, Kind
+from torchenv.workspace.records import Environment, EnvironmentKind
 from torchenv.workspace.store import Replaced, Store
 
 # Says why an environment could not be built again later; None where nothing speaks against it.
@@ -49,7 +49,7 @@ def remove(
     With `force` one goes to which a rollback would lead, too.
     Raises `NothingSuits` for one that is needed, `WorkspaceError` for one that something runs from.
     """
-    with store.locked(f"torchenv remove {' '.join(named)}"):
+    with store.hold(f"torchenv remove {' '.join(named)}"):
         manifest = store.clear_unfinished()
         chosen = []
         after = manifest
@@ -62,10 +62,10 @@ def remove(
             if (why := irreplaceable(environment)) is not None:
                 hint = "keep it, or remove it all the same with --force"
                 raise NothingSuits(f"environment {environment} could not be built again: {why}", hint=hint)
-            after = after.removed(environment.number)
+            after = after.mark_removed(environment.number)
             chosen.append(environment)
         for environment in chosen:
-            manifest = _discarded(environment, manifest, store)
+            manifest = _discard(environment, manifest, store)
         store.empty_trash()
         return tuple(chosen)
 
@@ -76,17 +76,17 @@ def prune(
     """Remove what is old and needed by nobody; with `dry_run` only say what that would be."""
     if dry_run:
         return _choose(pruning, store.read(), store, running, irreplaceable)
-    with store.locked("torchenv prune"):
+    with store.hold("torchenv prune"):
         manifest = store.clear_unfinished()
         pruned = _choose(pruning, manifest, store, running, irreplaceable)
         for environment in pruned.gone:
-            manifest = _discarded(environment, manifest, store)
+            manifest = _discard(environment, manifest, store)
         store.empty_trash()
         return pruned
 
 
-def needed(environment: Environment, manifest: Manifest, store: Store) -> str | None:
-    """Say why an environment must stay; None where nobody needs it."""
+def explain_need(environment: Environment, manifest: Manifest, store: Store) -> str | None:
+    """Explain why an environment must stay; None where nobody needs it."""
     if (indispensable := _indispensable(environment, manifest)) is not None:
         return indispensable[0]
     return _WAY_BACK if _leads_back(environment, manifest, store) else None
@@ -102,8 +102,8 @@ def _refuse(environment: Environment, manifest: Manifest, running: Running) -> N
 
 
 def _indispensable(environment: Environment, manifest: Manifest) -> tuple[str, str | None] | None:
-    """Say why an environment must stay even by force, and what would let it go."""
-    if environment.kind is Kind.ADOPTED:
+    """Explain why an environment must stay even by force, and what would let it go."""
+    if environment.kind is EnvironmentKind.ADOPTED:
         return "it was made elsewhere, and torchenv only reads it", None
     if environment.number == manifest.current:
         return "it is in use", "put another one in use first: `torchenv use ENV`"
@@ -122,7 +122,7 @@ def _leads_back(environment: Environment, manifest: Manifest, store: Store) -> b
     return before is not None and before.number == environment.number
 
 
-def _replaced(environment: Environment, store: Store) -> str | None:
+def _describe_replacement(environment: Environment, store: Store) -> str | None:
     if isinstance(store.locate(environment), Replaced):
         return f"{environment.path} is not what torchenv built there"
     return None
@@ -136,16 +136,16 @@ def _in_way(environment: Environment, running: Running) -> str | None:
 def _choose(
     pruning: Pruning, manifest: Manifest, store: Store, running: Running, irreplaceable: Irreplaceable
 ) -> Pruned:
-    built = [each for each in manifest.environments if each.kind is Kind.BUILT and each.on_disk]
+    built = [each for each in manifest.environments if each.kind is EnvironmentKind.BUILT and each.on_disk]
     built.sort(key=lambda each: each.created, reverse=True)
     pruned = Pruned()
     # The oldest first: each that goes may make another one the only reader of a checkpoint.
     for environment in reversed(built[pruning.keep :]):
-        if pruning.before is not None and manifest.last_used(environment.number) >= pruning.before:
+        if pruning.before is not None and manifest.find_last_use(environment.number) >= pruning.before:
             continue
         why = (
-            needed(environment, manifest, store)
-            or _replaced(environment, store)
+            explain_need(environment, manifest, store)
+            or _describe_replacement(environment, store)
             or _in_way(environment, running)
             or irreplaceable(environment)
         )
@@ -153,13 +153,13 @@ def _choose(
             pruned = replace(pruned, kept=(*pruned.kept, (environment, why)))
         else:
             pruned = replace(pruned, gone=(*pruned.gone, environment))
-            manifest = manifest.removed(environment.number)
+            manifest = manifest.mark_removed(environment.number)
     return pruned
 
 
-def _discarded(environment: Environment, manifest: Manifest, store: Store) -> Manifest:
+def _discard(environment: Environment, manifest: Manifest, store: Store) -> Manifest:
     # Renamed away first: whoever looks sees it whole or not at all, and a stop in between is put right later.
     store.discard(environment)
-    manifest = manifest.removed(environment.number)
+    manifest = manifest.mark_removed(environment.number)
     store.write(manifest)
     return manifest

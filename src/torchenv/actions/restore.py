@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from torchenv.actions.building import build, committed, not_as_locked, nothing_left_behind
+from torchenv.actions.building import build, clear_on_failure, commit_environment, find_lock_differences
 from torchenv.actions.fetchable import fetchable
 from torchenv.actions.inside import look
 from torchenv.actions.ports import Ports
@@ -16,7 +16,7 @@ from torchenv.errors import InputError, ToolFailed, WorkspaceError
 from torchenv.index.pages import Fetch
 from torchenv.lockfile.lock import Lock
 from torchenv.workspace.manifest import Manifest
-from torchenv.workspace.records import Environment, Kind
+from torchenv.workspace.records import Environment, EnvironmentKind
 from torchenv.workspace.store import Gone
 
 
@@ -27,28 +27,28 @@ def restore(named: str, ports: Ports, head: Fetch | None) -> Environment:
     Raises `InputError` for one that is still there, `ToolFailed` naming each file that is lost.
     """
     store = ports.store
-    with store.locked(f"torchenv restore {named}"), nothing_left_behind(ports):
+    with store.hold(f"torchenv restore {named}"), clear_on_failure(ports):
         manifest = store.clear_unfinished()
         before = manifest.find(named, removed=True)
-        lock = _kept_lock(before, ports)
+        lock = _read_lock(before, ports)
         python = _interpreter(before, ports)
 
-        manifest, new = _begun(manifest, before, python, ports)
+        manifest, new = _begin(manifest, before, python, ports)
         store.write(manifest)
         if store.plan_path(before.number).is_file():
             store.write_plan(new.number, store.plan_path(before.number).read_text(encoding="utf-8"))
         try:
             directory = build(new, lock, python, ports)
         except ToolFailed as error:
-            raise _named(error, before, lock, head) from None
+            raise _explain_failure(error, before, lock, head) from None
 
         ports.say("proving it from inside")
         report = look(ports.run, directory, around=new.activation)
-        wrong = tuple(not_as_locked(lock, report.data["packages"]))
+        wrong = tuple(find_lock_differences(lock, report.data["packages"]))
         if wrong or "torch_error" in report.data:
             said = "; ".join(wrong) or f"torch does not import: {report.data['torch_error']}"
             raise ToolFailed(f"what was built is not environment {before}: {said}")
-        manifest, ready = committed(manifest, new, lock, report, ports, what="restore")
+        manifest, ready = commit_environment(manifest, new, lock, report, ports, what="restore")
         manifest = manifest.rebuilt(before.number, ready.number)
         if manifest.current == before.number:
             manifest = manifest.use(ready.number, why="restore", at=ports.now())
@@ -57,8 +57,8 @@ def restore(named: str, ports: Ports, head: Fetch | None) -> Environment:
         return ready
 
 
-def _kept_lock(before: Environment, ports: Ports) -> Lock:
-    if before.kind is Kind.ADOPTED:
+def _read_lock(before: Environment, ports: Ports) -> Lock:
+    if before.kind is EnvironmentKind.ADOPTED:
         raise InputError(f"environment {before} was made elsewhere: there is no lock to build it from")
     if before.on_disk and not isinstance(ports.store.locate(before), Gone):
         raise InputError(f"environment {before} is on disk", hint=f"use it: `torchenv use {before.number}`")
@@ -80,7 +80,7 @@ def _interpreter(before: Environment, ports: Ports) -> Path:
     return ports.installer.fetch_python(version)
 
 
-def _begun(
+def _begin(
     manifest: Manifest, before: Environment, python: Path, ports: Ports
 ) -> tuple[Manifest, Environment]:
     return manifest.begin(
@@ -99,7 +99,7 @@ def _begun(
     )
 
 
-def _named(error: ToolFailed, before: Environment, lock: Lock, head: Fetch | None) -> ToolFailed:
+def _explain_failure(error: ToolFailed, before: Environment, lock: Lock, head: Fetch | None) -> ToolFailed:
     lost = fetchable(lock, head).lost if head is not None else ()
     if not lost:
         return error

@@ -14,7 +14,7 @@ from torchenv.workspace.store import Gone, InPlace, Moved, Replaced, Store
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class ProgramEntry:
     """What changes around a program that is in an environment; `scripts` comes first on its PATH."""
 
     directory: Path
@@ -23,8 +23,8 @@ class Entry:
     unset: tuple[str, ...]
 
 
-def entry(environment: Environment, store: Store, environ: Mapping[str, str]) -> Entry:
-    """Give what activation would change; raises `WorkspaceError` where the environment is not there.
+def entry(environment: Environment, store: Store, environ: Mapping[str, str]) -> ProgramEntry:
+    """Return what activation would change; raises `WorkspaceError` where the environment is not there.
 
     PYTHONHOME and PYTHONPATH would lead its Python elsewhere. Devices that the plan left out are hidden,
     unless the user has said which are to be seen.
@@ -44,11 +44,13 @@ def entry(environment: Environment, store: Store, environ: Mapping[str, str]) ->
         astray.update(around.unset)
         if not any(name.endswith("_VISIBLE_DEVICES") for name in environ):
             variables.update(around.set)
-    return Entry(directory=directory, scripts=python.parent, set=variables, unset=tuple(sorted(astray)))
+    return ProgramEntry(
+        directory=directory, scripts=python.parent, set=variables, unset=tuple(sorted(astray))
+    )
 
 
-def activated(environment: Environment, store: Store, environ: Mapping[str, str]) -> dict[str, str]:
-    """Give the variables in which commands are those of the environment."""
+def build_environ(environment: Environment, store: Store, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables in which commands are those of the environment."""
     change = entry(environment, store, environ)
     kept = {name: value for name, value in environ.items() if name not in change.unset}
     path = os.pathsep.join([str(change.scripts), *filter(None, [environ.get("PATH")])])

@@ -12,11 +12,11 @@ from typing import Any
 
 from packaging.version import Version
 
-from torchenv.actions.causes import explained
+from torchenv.actions.causes import explain_import_failure
 from torchenv.actions.commands import command_in, could_not_start, failure, transcript
-from torchenv.actions.expected import Expected, expected_devices
+from torchenv.actions.expected import Expected, read_expected_devices
 from torchenv.actions.ports import Ports
-from torchenv.actions.run import Entry, entry
+from torchenv.actions.run import ProgramEntry, entry
 from torchenv.catalogue import Catalogue
 from torchenv.environment.inspect import Installation, describe
 from torchenv.errors import ToolFailed, WorkspaceError
@@ -79,7 +79,7 @@ class Smoked:
 
 
 @dataclass(slots=True)
-class Seen:
+class SmokeOutput:
     """What the script inside told: its steps, what torch says of itself, and in which step it ended."""
 
     steps: list[Step] = field(default_factory=list)
@@ -104,27 +104,27 @@ def smoke(trial: Trial, ports: Ports) -> Smoked:
     inside = ports.run(_inside(around, trial.packages), timeout=trial.smoke.timeout)
     if error := could_not_start(inside):
         raise error
-    seen = understood(inside, trial.smoke.timeout)
+    seen = parse_output(inside, trial.smoke.timeout)
     installation = describe(around.directory)
     steps = [
-        *_explained(seen.steps, installation, trial.catalogue),
-        *_as_recorded(environment, seen),
-        *_on_devices(expected_devices(environment, store, trial.host), seen),
+        *_explain_steps(seen.steps, installation, trial.catalogue),
+        *_compare_with_record(environment, seen),
+        *_on_devices(read_expected_devices(environment, store, trial.host), seen),
     ]
     logs = [transcript(inside)]
     for command, words in zip(own, trial.smoke.commands, strict=True):
-        step, log = _tried(command, words, trial, ports, after=steps)
+        step, log = _try_command(command, words, trial, ports, after=steps)
         steps.append(step)
         logs.append(log)
-    return _recorded(trial, seen, tuple(steps), "\n".join(logs), ports)
+    return _record_outcome(trial, seen, tuple(steps), "\n".join(logs), ports)
 
 
-def understood(completed: Completed, timeout: float) -> Seen:
+def parse_output(completed: Completed, timeout: float) -> SmokeOutput:
     """Read what the script inside told before it ended; a step that it did not come back from has failed.
 
     Raises `ToolFailed` where it told nothing at all.
     """
-    seen = Seen()
+    seen = SmokeOutput()
     for line in completed.out.splitlines():
         if line.startswith(_MARK):
             _take(json.loads(line.removeprefix(_MARK)), seen)
@@ -133,11 +133,11 @@ def understood(completed: Completed, timeout: float) -> Seen:
         raise ToolFailed("the smoke checks gave no answer", hint=f"run them: {completed.command}")
     if seen.began is not None or completed.code != 0:
         within = seen.began or "between two checks"
-        seen.steps.append(Step(within, Result.FAILED, message=_ended(completed, timeout)))
+        seen.steps.append(Step(within, Result.FAILED, message=_describe_end(completed, timeout)))
     return seen
 
 
-def _take(fact: Mapping[str, Any], seen: Seen) -> None:
+def _take(fact: Mapping[str, Any], seen: SmokeOutput) -> None:
     match fact:
         case {"began": name}:
             seen.began = name
@@ -152,14 +152,14 @@ def _take(fact: Mapping[str, Any], seen: Seen) -> None:
             pass
 
 
-def _ended(completed: Completed, timeout: float) -> str:
+def _describe_end(completed: Completed, timeout: float) -> str:
     if completed.end is End.OUT_OF_TIME:
         return f"it was still running after {timeout:g} s, and was stopped"
     said = f": {completed.reason()}" if completed.code >= 0 else ""
     return f"the process {completed.ending()}{said}"
 
 
-def _inside(around: Entry, packages: Sequence[str]) -> Command:
+def _inside(around: ProgramEntry, packages: Sequence[str]) -> Command:
     request = json.dumps({"packages": list(packages)})
     python = str(interpreter_in(around.directory))
     return Command(
@@ -170,16 +170,18 @@ def _inside(around: Entry, packages: Sequence[str]) -> Command:
     )
 
 
-def _explained(steps: Sequence[Step], installation: Installation, catalogue: Catalogue) -> Iterator[Step]:
+def _explain_steps(steps: Sequence[Step], installation: Installation, catalogue: Catalogue) -> Iterator[Step]:
     for step in steps:
         if step.result is Result.FAILED and step.name.startswith("import "):
             package = step.name.removeprefix("import ")
-            yield replace(step, message=explained(step.message, package, installation, catalogue))
+            yield replace(
+                step, message=explain_import_failure(step.message, package, installation, catalogue)
+            )
         else:
             yield step
 
 
-def _as_recorded(environment: Environment, seen: Seen) -> Iterator[Step]:
+def _compare_with_record(environment: Environment, seen: SmokeOutput) -> Iterator[Step]:
     """Compare torch's word on itself with the record, and its label with what it was compiled for."""
     if not seen.torch:
         return
@@ -217,7 +219,7 @@ def _for(torch: Mapping[str, Any], cuda: str | None) -> str:
     return f"CUDA {cuda}" if cuda else "ROCm" if torch.get("hip") else "no CUDA"
 
 
-def _on_devices(expected: Expected, seen: Seen) -> Iterator[Step]:
+def _on_devices(expected: Expected, seen: SmokeOutput) -> Iterator[Step]:
     """Fail what was planned for a device and computed on the CPU alone."""
     if not expected.needed or not seen.torch:
         return
@@ -230,7 +232,7 @@ def _on_devices(expected: Expected, seen: Seen) -> Iterator[Step]:
     yield Step(name, Result.FAILED, message=said)
 
 
-def _tried(
+def _try_command(
     command: Command,
     words: Sequence[str],
     trial: Trial,
@@ -252,7 +254,9 @@ def _tried(
     return step, transcript(completed)
 
 
-def _recorded(trial: Trial, seen: Seen, steps: tuple[Step, ...], log: str, ports: Ports) -> Smoked:
+def _record_outcome(
+    trial: Trial, seen: SmokeOutput, steps: tuple[Step, ...], log: str, ports: Ports
+) -> Smoked:
     store, number = ports.store, trial.environment.number
     failed = [each for each in steps if each.result is Result.FAILED]
     proof = Proof(
@@ -264,11 +268,11 @@ def _recorded(trial: Trial, seen: Seen, steps: tuple[Step, ...], log: str, ports
         git=seen.torch.get("git"),
         said=tuple(f"{each.name}: {each.message}" for each in failed),
     )
-    with store.locked(f"torchenv smoke {number}"):
+    with store.hold(f"torchenv smoke {number}"):
         manifest = store.read()
         if not manifest.number(number).on_disk:
             raise WorkspaceError(f"environment {trial.environment} was removed while it was tried")
-        manifest = manifest.checked(number, proof)
+        manifest = manifest.record_check(number, proof)
         path = store.write_log(number, f"smoke-{proof.at:%Y%m%dT%H%M%SZ}.txt", log)
         store.write(manifest)
     return Smoked(environment=manifest.number(number), proof=proof, steps=steps, log=path)

@@ -26,7 +26,7 @@ class Mirror:
     packages: str | None = None
 
     def index_of(self, index: str | None, tag: str) -> str | None:
-        """Give what stands in place of an index; `tag` is the last part of the address of torch's own."""
+        """Return what stands in place of an index; `tag` is the last part of the address of torch's own."""
         if index is None:
             return None
         if index.rpartition("/")[2] == tag:
@@ -53,7 +53,7 @@ def refuse_vanished(lock: Lock, fetch: Fetch, say: Say) -> None:
 
 
 def at_mirror(lock: Lock, mirror: Mirror, tag: str, fetch: Fetch) -> Lock:
-    """Give the same lock with the addresses of a mirror; raises `IndexFailed` where a file differs."""
+    """Return the same lock with the addresses of a mirror; raises `IndexFailed` where a file differs."""
     moved = {each.name: mirror.index_of(each.index, tag) for each in lock.packages}
     asked = [(each, moved[each.name]) for each in lock.packages if moved[each.name] != each.index]
     addresses = {file.sha256: file.url for package in lock.packages for file in package.files}
@@ -64,7 +64,7 @@ def at_mirror(lock: Lock, mirror: Mirror, tag: str, fetch: Fetch) -> Lock:
 
 
 def from_directory(lock: Lock, directory: Path) -> Lock:
-    """Give the same lock with its files in a directory.
+    """Return the same lock with its files in a directory.
 
     Raises `InputError` naming those that are missing, or that are not the files that were locked.
     """
@@ -108,14 +108,14 @@ def bring(lock: Lock, directory: Path, download: Download, say: Say) -> tuple[Pa
         size = sum(each.size or 0 for each in wanted)
         say(f"bringing {len(wanted)} of {len(files)} files, {size >> 20} MiB")
         with ThreadPoolExecutor(TOGETHER) as pool:
-            list(pool.map(lambda file: _brought(file, directory, download), wanted))
+            list(pool.map(lambda file: _bring(file, directory, download), wanted))
     except OSError as error:
         hint = "name another directory, with room for them"
         raise InputError(f"{error.filename or directory}: {error.strerror or error}", hint=hint) from None
     return tuple(directory / each.name for each in files)
 
 
-def _brought(file: LockedFile, directory: Path, download: Download) -> None:
+def _bring(file: LockedFile, directory: Path, download: Download) -> None:
     beside = directory / f".{file.name}.part"
     try:
         download(file.url, beside)

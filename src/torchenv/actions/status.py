@@ -12,7 +12,7 @@ from torchenv.actions.fetchable import expiring
 from torchenv.actions.run import directory_of
 from torchenv.actions.surroundings import surroundings
 from torchenv.actions.switch import drift, unusable
-from torchenv.environment.inspect import canonical, describe, distributions, strayed_scripts
+from torchenv.environment.inspect import canonical, describe, distributions, find_stray_scripts
 from torchenv.host.model import Problem
 from torchenv.lockfile.lock import Lock
 from torchenv.system.processes import Process, Running
@@ -22,7 +22,7 @@ from torchenv.workspace.store import Moved, Store
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Status:
+class StatusReport:
     """What there is to say; `before` is where a rollback would lead."""
 
     current: Environment | None
@@ -31,21 +31,21 @@ class Status:
     running: tuple[Process, ...]
 
 
-def status(store: Store, environ: Mapping[str, str], project: Path | None, running: Running) -> Status:
+def status(store: Store, environ: Mapping[str, str], project: Path | None, running: Running) -> StatusReport:
     """Look at the environment in use and around it; changes nothing and waits for nobody.
 
     Codes: unusable, moved, drift, by-hand, expires, other-active, unfinished, and those of the surroundings.
     """
     manifest = store.read()
-    current = manifest.in_use
-    return Status(
+    current = manifest.active
+    return StatusReport(
         current=current,
         before=manifest.rollback_target(lambda each: unusable(each, store) is None),
         problems=(
             *(_of_environment(current, store) if current else ()),
             *(_active_elsewhere(current, environ) if current else ()),
             *surroundings(environ, project, torch=current.torch if current else None),
-            *_unfinished(manifest),
+            *_find_unfinished(manifest),
         ),
         running=running([Path(current.path)]) if current else (),
     )
@@ -56,22 +56,24 @@ def _of_environment(environment: Environment, store: Store) -> Iterator[Problem]
         yield Problem("unusable", environment.path, f"environment {environment} cannot be used: {why}")
         return
     directory = directory_of(environment, store)
-    yield from _moved(environment, directory, store)
+    yield from _find_move(environment, directory, store)
     if (changed := drift(environment, directory)) is not None:
         yield Problem("drift", str(directory), changed)
     lock = store.lock_path(environment.number)
     if lock.is_file():
-        yield from _since_locked(directory, Lock.parse(lock.read_text(encoding="utf-8"), str(lock)))
+        yield from _find_changes_since_lock(
+            directory, Lock.parse(lock.read_text(encoding="utf-8"), str(lock))
+        )
 
 
-def _moved(environment: Environment, directory: Path, store: Store) -> Iterator[Problem]:
+def _find_move(environment: Environment, directory: Path, store: Store) -> Iterator[Problem]:
     installation = describe(directory)
-    was = installation.made_at if installation.moved else None
+    was = installation.made_at if installation.has_moved else None
     if isinstance(where := store.locate(environment), Moved):
         was = was or where.was
     if was is None:
         return
-    scripts = len(strayed_scripts(installation))
+    scripts = len(find_stray_scripts(installation))
     strayed = f" {scripts} of its scripts start an interpreter there and no longer run;" if scripts else ""
     message = (
         f"moved from {was} to {directory}:{strayed} its own interpreter works, so use `python -m NAME`,"
@@ -80,7 +82,7 @@ def _moved(environment: Environment, directory: Path, store: Store) -> Iterator[
     yield Problem("moved", str(directory), message)
 
 
-def _since_locked(directory: Path, lock: Lock) -> Iterator[Problem]:
+def _find_changes_since_lock(directory: Path, lock: Lock) -> Iterator[Problem]:
     """Name what was installed by hand since the environment was built; torch itself is told as its drift."""
     found = {canonical(each.name): each.version for each in distributions(describe(directory))}
     for name, version in lock.versions.items():
@@ -101,7 +103,7 @@ def _active_elsewhere(current: Environment, environ: Mapping[str, str]) -> Itera
             yield Problem("other-active", name, f'{said}: eval "$(torchenv activate)" enters it')
 
 
-def _unfinished(manifest: Manifest) -> Iterator[Problem]:
-    for each in manifest.unfinished():
+def _find_unfinished(manifest: Manifest) -> Iterator[Problem]:
+    for each in manifest.list_unfinished():
         said = f"environment {each} is being built, or its run was stopped and the next one clears it"
         yield Problem("unfinished", each.path, said)

@@ -21,9 +21,9 @@ def surroundings(
 
 
 def _resync(environ: Mapping[str, str], project: Path | None, torch: str | None) -> Iterator[Problem]:
-    """Say which torch `uv sync`, and every `uv run`, would put in the place of the one that is there."""
+    """Describe which torch `uv sync`, and every `uv run`, would put in the place of the one that is there."""
     lock = project / "uv.lock" if project else None
-    pinned = _pinned(lock) if lock else ()
+    pinned = _read_pins(lock) if lock else ()
     if not pinned or set(pinned) == {torch}:
         return
     would = f"{lock} pins torch {' and '.join(pinned)}: `uv sync` installs that again"
@@ -34,7 +34,7 @@ def _resync(environ: Mapping[str, str], project: Path | None, torch: str | None)
         yield Problem("project-resync", str(lock), f"{would}, and so does every `uv run`; {cure}")
 
 
-def _pinned(lock: Path) -> tuple[str, ...]:
+def _read_pins(lock: Path) -> tuple[str, ...]:
     # [[package]]
     # name = "torch"
     # version = "2.15.0"

@@ -8,12 +8,12 @@ from datetime import datetime
 from pathlib import Path
 
 from torchenv.actions.run import directory_of
-from torchenv.checkpoints.lifeboats import told
+from torchenv.checkpoints.lifeboats import describe_run
 from torchenv.environment.inspect import describe
 from torchenv.errors import NothingSuits, TorchenvError, WorkspaceError
 from torchenv.system.processes import Process, Running
 from torchenv.workspace.manifest import Manifest
-from torchenv.workspace.records import Environment, Kind, Run, State
+from torchenv.workspace.records import Environment, EnvironmentKind, Run, State
 from torchenv.workspace.store import Store
 
 # A person reads of this many runs; the document holds all.
@@ -34,7 +34,7 @@ class Switched:
     runs: tuple[Run, ...] = ()
 
     @property
-    def moved(self) -> bool:
+    def has_moved(self) -> bool:
         """Whether the pointer led elsewhere before."""
         return self.before is None or self.before.number != self.now.number
 
@@ -55,12 +55,12 @@ def use(
 
     Raises `NothingSuits` where that needs `force`, `WorkspaceError` where the environment cannot be used.
     """
-    with store.locked(f"torchenv {why} {named}"):
-        manifest = store.settled()
+    with store.hold(f"torchenv {why} {named}"):
+        manifest = store.settle()
         target = manifest.find(named)
         if not force and target.number != manifest.current:
             _refuse_unproven(target, proof=proof)
-        return _switched(manifest, target, store, outside, why=why)
+        return _switch_to(manifest, target, store, outside, why=why)
 
 
 def rollback(named: str | None, store: Store, outside: Outside, *, advice: bool = True) -> Switched:
@@ -69,14 +69,14 @@ def rollback(named: str | None, store: Store, outside: Outside, *, advice: bool 
     Without `advice` the command that makes copies of what cannot be read there goes untold.
     Raises `NothingSuits` where there is nothing to go back to.
     """
-    with store.locked("torchenv rollback"):
-        manifest = store.settled()
+    with store.hold("torchenv rollback"):
+        manifest = store.settle()
         target, passed_over = way_back(manifest, named, store)
-        return _switched(manifest, target, store, outside, why="rollback", said=passed_over, advice=advice)
+        return _switch_to(manifest, target, store, outside, why="rollback", said=passed_over, advice=advice)
 
 
 def way_back(manifest: Manifest, named: str | None, store: Store) -> tuple[Environment, tuple[str, ...]]:
-    """Give the environment that a rollback leads to, with a sentence on each that was passed over.
+    """Return the environment that a rollback leads to, with a sentence on each that was passed over.
 
     One more says so where it leads to an environment whose smoke commands failed.
     """
@@ -93,10 +93,10 @@ def way_back(manifest: Manifest, named: str | None, store: Store) -> tuple[Envir
     target = manifest.rollback_target(usable)
     if target is None:
         raise _nothing_before(manifest, passed_over)
-    return target, (*passed_over.values(), *_failed_once(target))
+    return target, (*passed_over.values(), *_describe_failed_proofs(target))
 
 
-def _failed_once(target: Environment) -> Iterator[str]:
+def _describe_failed_proofs(target: Environment) -> Iterator[str]:
     failed = [proof for proof in target.proofs if not proof.passed]
     if target.state is State.FAILED and failed:
         when = f"{failed[-1].at:%Y-%m-%d %H:%M}"
@@ -104,7 +104,7 @@ def _failed_once(target: Environment) -> Iterator[str]:
 
 
 def unusable(environment: Environment, store: Store) -> str | None:
-    """Say why an environment cannot be used as it is on the disk; None where it can."""
+    """Explain why an environment cannot be used as it is on the disk; None where it can."""
     try:
         installation = describe(directory_of(environment, store))
     except TorchenvError as error:
@@ -117,12 +117,12 @@ def unusable(environment: Environment, store: Store) -> str | None:
 
 
 def drift(environment: Environment, path: Path) -> str | None:
-    """Say which torch someone has put in the place of the one that was recorded; None where none has."""
+    """Describe which torch someone has put in the place of the one that was recorded; None where none has."""
     found = describe(path).torch
     if found == environment.torch:
         return None
     # Wheels of the default index carry their label inside only, and those of macOS none.
-    unlabelled = environment.kind is Kind.BUILT and environment.index is None
+    unlabelled = environment.kind is EnvironmentKind.BUILT and environment.index is None
     if unlabelled and _public(found) == _public(environment.torch):
         return None
     return f"drift: torch {environment.torch} -> {found}"
@@ -132,7 +132,7 @@ def _public(torch: str | None) -> str:
     return (torch or "").partition("+")[0]
 
 
-def _switched(
+def _switch_to(
     manifest: Manifest,
     target: Environment,
     store: Store,
@@ -146,7 +146,7 @@ def _switched(
         again = f"`torchenv restore {target.number}` builds it again from its lock" if target.lock else None
         raise WorkspaceError(f"environment {target} cannot be used: {reason}", hint=again)
     _warn(manifest.runs, target, outside, advice=advice)
-    before = manifest.in_use
+    before = manifest.active
     changed = drift(target, Path(target.path))
     said = (*said, *([changed] if changed else ["its interpreter and its torch are in place"]))
     after = manifest.use(target.number, why=why, at=outside.now(), said=said)
@@ -154,7 +154,7 @@ def _switched(
         store.write(after)
     store.remake_current(after)
     # Only now: what an earlier run left may take long to delete.
-    store.cleared(after)
+    store.clear(after)
     # Who was started through `current` imports from the other environment from now on.
     left = before if before and before.number != target.number else None
     still = outside.running((Path(left.path), store.current)) if left else ()
@@ -162,7 +162,7 @@ def _switched(
 
 
 def _warn(runs: tuple[Run, ...], target: Environment, outside: Outside, *, advice: bool) -> None:
-    concerned = [lines for lines in (list(told(run, target, advice=advice)) for run in runs) if lines]
+    concerned = [lines for lines in (list(describe_run(run, target, advice=advice)) for run in runs) if lines]
     for line in (line for lines in concerned[:_WARNED] for line in lines):
         outside.say(line)
     if len(concerned) > _WARNED:
@@ -180,7 +180,7 @@ def _refuse_unproven(target: Environment, *, proof: bool) -> None:
 
 
 def _nothing_before(manifest: Manifest, passed_over: Mapping[Environment, str]) -> NothingSuits:
-    current = manifest.in_use
+    current = manifest.active
     line = _line_before(current.torch) if current and current.torch else None
     others = [each for each in manifest.environments if each.number != manifest.current]
     failed = [each for each in others if each.state is State.FAILED]

@@ -8,13 +8,13 @@ from torchenv.plan.targets import Fit, best, fits
 from torchenv.plan.values import Question
 
 
-def suited(locked: LockSet, ask: Question, named: str | None, *, torch_index: str | None) -> Fit:
-    """Give the target for a host: the one that was named, if it fits, else the best that does.
+def choose_target(locked: LockSet, ask: Question, named: str | None, *, torch_index: str | None) -> Fit:
+    """Return the target for a host: the one that was named, if it fits, else the best that does.
 
     `ask` carries the host and the wish of the profile. Raises `NothingSuits` with the reasons.
     """
     if named is not None:
-        return _named(locked, ask, named, torch_index)
+        return _find_named(locked, ask, named, torch_index)
     found = fits(locked.targets, ask, torch_index=torch_index)
     if fit := best(found, ask):
         return fit
@@ -32,7 +32,7 @@ def suited(locked: LockSet, ask: Question, named: str | None, *, torch_index: st
     raise NothingSuits(f"no target suits this host: {reasons}", hint=hint)
 
 
-def _named(locked: LockSet, ask: Question, named: str, torch_index: str | None) -> Fit:
+def _find_named(locked: LockSet, ask: Question, named: str, torch_index: str | None) -> Fit:
     target = locked.target(named)
     if target.torch is None:
         raise NothingSuits(f"target {named} has no lock: {target.unsupported}")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from torchenv.actions.catalogue import Difference, by_number
+from torchenv.actions.catalogue import CatalogueDifference, by_number
 from torchenv.catalogue import SCHEMA, Catalogue, Release
 from torchenv.errors import InputError
 
@@ -19,7 +19,7 @@ Written by `torchenv catalogue update`; entries of your own may be added, and st
 UNTOLD = frozenset({"release-new", "backend-new"})
 
 
-def corrections(catalogue: Catalogue, differences: Iterable[Difference]) -> dict[str, Any]:
+def corrections(catalogue: Catalogue, differences: Iterable[CatalogueDifference]) -> dict[str, Any]:
     """Turn differences into entries for a catalogue that is laid over this one; empty where none can be."""
     told = [each for each in differences if each.code not in UNTOLD]
     releases = {each.version: each for each in catalogue.releases}
@@ -48,7 +48,7 @@ def write(path: Path, document: Mapping[str, Any]) -> None:
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
-def _release(release: Release, told: list[Difference]) -> dict[str, Any]:
+def _release(release: Release, told: list[CatalogueDifference]) -> dict[str, Any]:
     entry: dict[str, Any] = {"version": str(release.version)}
     if backends := list(_backends(release, told)):
         entry["backend"] = backends
@@ -57,22 +57,22 @@ def _release(release: Release, told: list[Difference]) -> dict[str, Any]:
     return entry
 
 
-def _backends(release: Release, told: list[Difference]) -> Iterator[dict[str, Any]]:
+def _backends(release: Release, told: list[CatalogueDifference]) -> Iterator[dict[str, Any]]:
     for backend in release.backends:
         mine = [each for each in told if each.backend == backend.tag]
         entry: dict[str, Any] = {"tag": backend.tag}
         if any(each.code == "backend-missing" for each in mine):
             entry["platforms"] = []
-        elif changed := _changed(backend.platforms, mine, "platform"):
+        elif changed := _find_change(backend.platforms, mine, "platform"):
             entry["platforms"] = changed
         listed = release.pythons if backend.pythons is None else backend.pythons
-        if changed := _changed(listed, mine, "python"):
+        if changed := _find_change(listed, mine, "python"):
             entry["pythons"] = sorted(changed, key=by_number)
         if len(entry) > 1:
             yield entry
 
 
-def _companions(release: Release, told: list[Difference]) -> Iterator[dict[str, Any]]:
+def _companions(release: Release, told: list[CatalogueDifference]) -> Iterator[dict[str, Any]]:
     for companion in release.companions.values():
         mine = [each for each in told if each.subject == companion.name]
         if not mine:
@@ -89,7 +89,7 @@ def _companions(release: Release, told: list[Difference]) -> Iterator[dict[str, 
         }
 
 
-def _changed(listed: Iterable[str], told: list[Difference], kind: str) -> list[str] | None:
+def _find_change(listed: Iterable[str], told: list[CatalogueDifference], kind: str) -> list[str] | None:
     new = {each.subject for each in told if each.code == f"{kind}-new" and each.subject}
     # A Python that one platform lacks and another has stays listed: the index is asked before a build.
     missing = (

@@ -5,12 +5,12 @@ from __future__ import annotations
 from torchenv.actions.run import directory_of
 from torchenv.environment.fingerprint import Fingerprint
 from torchenv.environment.inspect import describe
-from torchenv.environment.verify import Finding, Progress, verify
+from torchenv.environment.verify import FileFinding, Progress, verify
 from torchenv.workspace.records import Environment
 from torchenv.workspace.store import Store
 
 
-def verified(environment: Environment, store: Store, progress: Progress) -> tuple[Finding, ...]:
+def verify_environment(environment: Environment, store: Store, progress: Progress) -> tuple[FileFinding, ...]:
     """Read all of an environment and name what is not as it was; raises `WorkspaceError` where it is gone."""
     kept = store.fingerprint_path(environment.number)
     before = None

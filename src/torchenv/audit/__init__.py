@@ -9,21 +9,21 @@ import re
 from typing import TYPE_CHECKING, BinaryIO
 
 from torchenv.audit.breakages import Breakages
-from torchenv.audit.findings import Finding, Place, Report, Severity, Unread
+from torchenv.audit.findings import AuditReport, Finding, Severity, TextPlace, Unread
 from torchenv.audit.native import read_native
 from torchenv.audit.rule import Hit, Rule, needle_test
 from torchenv.audit.rules import RULES
-from torchenv.audit.sources import Kind, Source, kind_of
+from torchenv.audit.sources import FileKind, Source, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
     "RULES",
+    "AuditReport",
     "Breakages",
+    "FileKind",
     "Finding",
-    "Kind",
-    "Report",
     "Rule",
     "Severity",
     "Unread",
@@ -38,7 +38,7 @@ _SUPPRESSION = re.compile(r"(?:#|//|<!--|;)\s*torchenv:\s*ignore\[([\w\-, ]+)\]"
 
 def audit_content(
     path: str,
-    kind: Kind,
+    kind: FileKind,
     content: bytes,
     breakages: Breakages,
     rules: Sequence[Rule] = RULES,
@@ -68,12 +68,12 @@ def audit_native(
         native = read_native(stream)
     except ValueError as error:
         return Unread(path, str(error))
-    asked = [rule for rule in rules if Kind.NATIVE in rule.kinds]
-    return _findings(Source(path=path, kind=Kind.NATIVE, native=native), asked, breakages)
+    asked = [rule for rule in rules if FileKind.NATIVE in rule.kinds]
+    return _findings(Source(path=path, kind=FileKind.NATIVE, native=native), asked, breakages)
 
 
 def _findings(source: Source, rules: Sequence[Rule], breakages: Breakages) -> tuple[Finding, ...]:
-    suppressed = _suppressed(source.text)
+    suppressed = _find_suppressions(source.text)
     found = {
         _finding(source, rule, hit)
         for rule in rules
@@ -83,8 +83,8 @@ def _findings(source: Source, rules: Sequence[Rule], breakages: Breakages) -> tu
     return tuple(sorted(found, key=lambda each: (each.line, each.column, each.rule, each.why)))
 
 
-def _suppressed(text: str) -> dict[int, frozenset[str]]:
-    """Say which rules are ignored in which lines: the comment's own, or the next if it is alone."""
+def _find_suppressions(text: str) -> dict[int, frozenset[str]]:
+    """Describe which rules are ignored in which lines: the comment's own, or the next if it is alone."""
     found: dict[int, frozenset[str]] = {}
     if "torchenv:" not in text:
         return found
@@ -109,11 +109,11 @@ def _finding(source: Source, rule: Rule, hit: Hit) -> Finding:
     )
 
 
-def _file_line(source: Source, place: Place) -> int:
+def _file_line(source: Source, place: TextPlace) -> int:
     return source.file_lines[place.line - 1] if source.file_lines else place.line
 
 
-def _column(source: Source, place: Place) -> int:
+def _column(source: Source, place: TextPlace) -> int:
     if source.module is None:
         return place.column
     # Python's trees count bytes, and people count letters.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def nccl_calls(module: Module) -> Iterator[tuple[ast.Call, str]]:
-    """Give the calls that make a process group which may be of "nccl", with the function's name."""
+    """Yield the calls that make a process group which may be of "nccl", with the function's name."""
     for name, position in (("init_process_group", 0), ("new_group", 2)):
         for call, scope in module.calls(f"torch.distributed.{name}"):
             given = argument(call, "backend", position)
@@ -28,7 +28,7 @@ def nccl_calls(module: Module) -> Iterator[tuple[ast.Call, str]]:
 
 
 def is_backend(module: Module, node: ast.expr, scope: Scope) -> bool:
-    """Say whether an expression is what `group._get_backend(device)` gave."""
+    """Return whether an expression is what `group._get_backend(device)` gave."""
     return any(
         isinstance(each, ast.Call)
         and isinstance(each.func, ast.Attribute)
@@ -37,8 +37,8 @@ def is_backend(module: Module, node: ast.expr, scope: Scope) -> bool:
     )
 
 
-def nested_makers(module: Module, breakages: Breakages) -> list[tuple[ast.Call, Scope]]:
-    """Give the calls that make nested tensors."""
+def find_nested_makers(module: Module, breakages: Breakages) -> list[tuple[ast.Call, Scope]]:
+    """Return the calls that make nested tensors."""
     return module.calls(*breakages.nested.makers)
 
 

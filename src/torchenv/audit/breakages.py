@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Companion:
+class BrokenCompanion:
     """Releases of a package that do not import beside this torch, and the one that does."""
 
     name: str
@@ -53,7 +53,7 @@ class Nested:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class CheckpointApis:
     savers: tuple[str, ...]
     writers: tuple[str, ...]
     harmless_writers: tuple[str, ...]
@@ -77,10 +77,10 @@ class Breakages:
     mps_macos: int
     removed_gfx: Mapping[str, str]
     removed_gfx_backend: str
-    companions: tuple[Companion, ...]
+    companions: tuple[BrokenCompanion, ...]
     nccl: Nccl
     nested: Nested
-    checkpoint: Checkpoint
+    checkpoint: CheckpointApis
     trainers: tuple[Trainer, ...]
     removed_names: Mapping[str, str]
     removed_members: Mapping[str, str]
@@ -88,7 +88,7 @@ class Breakages:
     spellings: Mapping[str, str]
 
     @classmethod
-    def packaged(cls) -> Breakages:
+    def read_packaged(cls) -> Breakages:
         """Read what the newest release breaks, as far as torchenv knows."""
         return cls.read(BREAKAGES.read_text(encoding="utf-8"), BREAKAGES.name)
 
@@ -136,7 +136,7 @@ class Breakages:
                 frozenset(nccl.strings("legacy-members")),
             ),
             nested=Nested(nested.strings("makers"), nested.strings("safe-globals")),
-            checkpoint=Checkpoint(
+            checkpoint=CheckpointApis(
                 checkpoint.strings("savers"),
                 checkpoint.strings("writers"),
                 checkpoint.strings("harmless-writers"),
@@ -152,22 +152,22 @@ class Breakages:
         return backend in self.backends
 
     def last_on(self, backend: str) -> str:
-        """Say which torch a backend that left still has."""
+        """Describe which torch a backend that left still has."""
         last = self.left.get(backend)
         return f"its last torch is {last}" if last else "it has older releases only"
 
-    def pinned_by(self, specifier: SpecifierSet) -> bool:
-        """Say whether a requirement on torch lets only this release line or later ones in."""
+    def is_pinned_by(self, specifier: SpecifierSet) -> bool:
+        """Return whether a requirement on torch lets only this release line or later ones in."""
         return any(
             each.operator in {"==", "===", "~=", ">="}
             and Version(each.version.removesuffix(".*")).release[:2] >= self.version.release[:2]
             for each in specifier
         )
 
-    def admitted_by(self, specifier: SpecifierSet) -> bool:
-        """Say whether a requirement on torch lets this release, or a later patch of it, in."""
+    def is_admitted_by(self, specifier: SpecifierSet) -> bool:
+        """Return whether a requirement on torch lets this release, or a later patch of it, in."""
         bare = SpecifierSet(",".join(str(each).partition("+")[0] for each in specifier))
-        return self.pinned_by(specifier) or bare.contains(self.version, prereleases=True)
+        return self.is_pinned_by(specifier) or bare.contains(self.version, prereleases=True)
 
 
 _KEYS = (
@@ -200,9 +200,9 @@ def _instead(tables: tuple[Table, ...]) -> dict[str, str]:
     return {each.get("name", str): each.get("instead", str) for each in tables}
 
 
-def _companion(table: Table) -> Companion:
+def _companion(table: Table) -> BrokenCompanion:
     table.only({"name", "refuses", "instead"})
-    return Companion(
+    return BrokenCompanion(
         table.get("name", str),
         SpecifierSet(table.get("refuses", str)),
         table.get("instead", str),

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from torchenv.audit.findings import Place
+from torchenv.audit.findings import TextPlace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,7 @@ class Word:
     """One word of a command, without its quotes."""
 
     text: str
-    place: Place
+    place: TextPlace
 
 
 Command = tuple[Word, ...]
@@ -34,7 +34,7 @@ _TOKEN = re.compile(
 
 
 def commands(text: str, lines: Lines | None = None, offset: int = 0) -> Iterator[Command]:
-    """Give the commands of shell text, without comments and with continued lines joined.
+    """Yield the commands of shell text, without comments and with continued lines joined.
 
     `lines` places the words in a larger text that this one was cut from, at `offset`.
     """
@@ -42,7 +42,7 @@ def commands(text: str, lines: Lines | None = None, offset: int = 0) -> Iterator
     words: list[Word] = []
     for match in _TOKEN.finditer(text):
         if match.lastgroup == "word":
-            words.append(Word(_unquoted(match[0]), lines.place(offset + match.start())))
+            words.append(Word(_unquote(match[0]), lines.place(offset + match.start())))
         elif match.lastgroup == "end" and words:
             yield tuple(words)
             words = []
@@ -56,14 +56,14 @@ class Lines:
     def __init__(self, text: str) -> None:
         self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
-    def place(self, offset: int) -> Place:
+    def place(self, offset: int) -> TextPlace:
         from bisect import bisect_right
 
         line = bisect_right(self._starts, offset)
-        return Place(line, offset - self._starts[line - 1] + 1)
+        return TextPlace(line, offset - self._starts[line - 1] + 1)
 
 
-def _unquoted(word: str) -> str:
+def _unquote(word: str) -> str:
     return re.sub(r"""'([^']*)'|"((?:\\.|[^"\\])*)"|\\(.)""", _inside, word, flags=re.DOTALL)
 
 

@@ -18,7 +18,7 @@ class Severity(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class TextPlace:
     """Where in a text something stands; lines and columns count from 1."""
 
     line: int
@@ -26,7 +26,7 @@ class Place:
     last_line: int = 0
 
     def lines(self) -> range:
-        """Give every line that the thing covers."""
+        """Return every line that the thing covers."""
         return range(self.line, max(self.line, self.last_line) + 1)
 
 
@@ -52,7 +52,7 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class AuditReport:
     """All that an audit has to say."""
 
     release: str
@@ -61,5 +61,5 @@ class Report:
     unread: tuple[Unread, ...] = ()
 
     def at_least(self, severity: Severity) -> tuple[Finding, ...]:
-        """Give the findings that matter this much or more: what `--fail-on` asks."""
+        """Return the findings that matter this much or more: what `--fail-on` asks."""
         return tuple(each for each in self.findings if each.severity >= severity)

@@ -15,7 +15,7 @@ from torchenv.audit.commands import Command, Word
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torchenv.audit.findings import Place
+    from torchenv.audit.findings import TextPlace
 
 FAMILY = frozenset({"torch", "torchvision", "torchaudio"})
 
@@ -57,39 +57,39 @@ _CONDA_NAMES = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torc
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class NamedRequirement:
     """One requirement, by its normalised name; `label` is the local part of an exact pin."""
 
     name: str
     specifier: SpecifierSet
     label: str | None
-    place: Place
+    place: TextPlace
 
     def __str__(self) -> str:
         return f"{self.name}{self.specifier}"
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class IndexReference:
     """An index of one PyTorch backend; `extra` when the default index is asked beside it."""
 
     backend: str
     extra: bool
-    place: Place
+    place: TextPlace
 
 
 @dataclass(frozen=True, slots=True)
-class Install:
+class InstallCommand:
     """What is installed together: one command, or all that one file lists."""
 
-    asked: tuple[Asked, ...] = ()
-    indexes: tuple[Index, ...] = ()
+    asked: tuple[NamedRequirement, ...] = ()
+    indexes: tuple[IndexReference, ...] = ()
 
-    def family(self) -> tuple[Asked, ...]:
+    def family(self) -> tuple[NamedRequirement, ...]:
         return tuple(each for each in self.asked if each.name in FAMILY)
 
 
-def asked(text: str, place: Place) -> Asked | None:
+def parse_requirement(text: str, place: TextPlace) -> NamedRequirement | None:
     """Read a requirement as pip writes it; None for paths, URLs and whatever else is not one."""
     try:
         requirement = Requirement(text.split(" #", maxsplit=1)[0].strip().rstrip("\\").strip())
@@ -97,10 +97,10 @@ def asked(text: str, place: Place) -> Asked | None:
         return None
     if requirement.url:
         return None
-    return _asked(requirement.name, requirement.specifier, place)
+    return _make_requirement(requirement.name, requirement.specifier, place)
 
 
-def asked_of_conda(text: str, place: Place) -> Asked | None:
+def parse_match_spec(text: str, place: TextPlace) -> NamedRequirement | None:
     """Read a match spec of conda: `pytorch=2.14`, `pytorch>=2.1`, `conda-forge::pytorch ==2.1`."""
     match = re.match(r"(?:[\w\-./]+::)?([\w\-.]+)\s*(?:([=<>!~][^\s]*))?", text.strip())
     if not match:
@@ -109,25 +109,25 @@ def asked_of_conda(text: str, place: Place) -> Asked | None:
     if single := re.fullmatch(r"=([\d.]+?)(?:\.?\*)?(?:=.*)?", version):
         version = f"=={single[1]}.*"
     try:
-        return _asked(_CONDA_NAMES.get(name, name), SpecifierSet(version), place)
+        return _make_requirement(_CONDA_NAMES.get(name, name), SpecifierSet(version), place)
     except ValueError:
         return None
 
 
-def index_in(text: str, place: Place, *, extra: bool) -> Index | None:
+def index_in(text: str, place: TextPlace, *, extra: bool) -> IndexReference | None:
     """Read the backend out of the address of a PyTorch index."""
     match = _INDEX.search(text)
-    return Index(match[1], extra, place) if match else None
+    return IndexReference(match[1], extra, place) if match else None
 
 
-def install_of(command: Command) -> Install | None:
+def install_of(command: Command) -> InstallCommand | None:
     """Read an install command of pip, uv, poetry, pdm, conda or mamba."""
     start = _arguments_start(command)
     if start is None:
         return None
     conda = any(_program(word) in {"conda", "mamba", "micromamba"} for word in command[:start])
-    found: list[Asked] = []
-    indexes: list[Index] = []
+    found: list[NamedRequirement] = []
+    indexes: list[IndexReference] = []
     words = iter(command[start:])
     for word in words:
         option, equals, value = word.text.partition("=")
@@ -137,12 +137,12 @@ def install_of(command: Command) -> Install | None:
                 indexes += _indexes(option, given)
             elif not equals and option in _WITH_VALUE:
                 next(words, None)
-        elif each := (asked_of_conda if conda else asked)(word.text, word.place):
+        elif each := (parse_match_spec if conda else parse_requirement)(word.text, word.place):
             found.append(each)
-    return Install(tuple(found), tuple(indexes))
+    return InstallCommand(tuple(found), tuple(indexes))
 
 
-def indexes_set(command: Command) -> Iterator[Index]:
+def find_index_settings(command: Command) -> Iterator[IndexReference]:
     """Read indexes given by assignment: `ENV PIP_INDEX_URL=…`, `export UV_TORCH_BACKEND=…`."""
     for word in command:
         name, equals, value = word.text.partition("=")
@@ -154,9 +154,9 @@ def indexes_set(command: Command) -> Iterator[Index]:
             yield index
 
 
-def _asked(name: str, specifier: SpecifierSet, place: Place) -> Asked:
+def _make_requirement(name: str, specifier: SpecifierSet, place: TextPlace) -> NamedRequirement:
     label = next((v.version.partition("+")[2] for v in specifier if "+" in v.version), None)
-    return Asked(canonicalize_name(name), specifier, label, place)
+    return NamedRequirement(canonicalize_name(name), specifier, label, place)
 
 
 def _arguments_start(command: Command) -> int | None:
@@ -172,10 +172,10 @@ def _program(word: Word) -> str:
     return word.text.rpartition("/")[2]
 
 
-def _indexes(option: str, given: Word) -> Iterator[Index]:
+def _indexes(option: str, given: Word) -> Iterator[IndexReference]:
     if option == "--torch-backend":
         if re.fullmatch(r"cu\d+|rocm[\d.]+|xpu|cpu", given.text):
-            yield Index(given.text, extra=False, place=given.place)
+            yield IndexReference(given.text, extra=False, place=given.place)
         return
     for url in given.text.split():
         if index := index_in(url, given.place, extra=_INDEX_OPTIONS[option]):

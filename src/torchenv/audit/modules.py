@@ -7,7 +7,7 @@ import builtins
 from typing import TYPE_CHECKING
 
 from torchenv.audit.scopes import Scope
-from torchenv.audit.walking import Reference, Walk
+from torchenv.audit.walking import Reference, SyntaxWalk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ class Module:
         self.tree = ast.parse(source)
         self.scope = Scope(parent=None)
         self._spellings = breakages.spellings
-        walk = Walk(self.resolve, self.spell, breakages.version)
+        walk = SyntaxWalk(self.resolve, self.spell, breakages.version)
         walk.walk(self.tree.body, self.scope)
         self.texts = walk.texts
         self.members = walk.members
@@ -35,16 +35,16 @@ class Module:
                 self._by_path.setdefault(path, []).append(each)
 
     def uses(self, *paths: str) -> list[Reference]:
-        """Give the references to any of these dotted paths, in the order of the file."""
+        """Return the references to any of these dotted paths, in the order of the file."""
         found = {id(each): each for path in paths for each in self._by_path.get(path, ())}
         return sorted(found.values(), key=lambda each: each.place)
 
     def calls(self, *paths: str) -> list[tuple[ast.Call, Scope]]:
-        """Give the calls of any of these dotted paths, in the order of the file."""
+        """Return the calls of any of these dotted paths, in the order of the file."""
         return [(each.call, each.scope) for each in self.uses(*paths) if each.call is not None]
 
     def mentions(self, prefix: str) -> bool:
-        """Say whether anything at or under a dotted path is used."""
+        """Return whether anything at or under a dotted path is used."""
         return any(path == prefix or path.startswith(prefix + ".") for path in self._by_path)
 
     def resolve(self, node: ast.expr, scope: Scope) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ class Module:
         return path
 
     def values(self, node: ast.expr | None, scope: Scope) -> set[object]:
-        """Give the constants that an expression may be; `UNKNOWN` stands for all else."""
+        """Return the constants that an expression may be; `UNKNOWN` stands for all else."""
         options = self.origins(node, scope) if node is not None else iter(())
         found: set[object] = {
             each.value if isinstance(each, ast.Constant) else UNKNOWN
@@ -106,7 +106,7 @@ class Module:
         members: bool = False,
         seen: set[int] | None = None,
     ) -> Iterator[ast.expr]:
-        """Give an expression, its alternatives, and what was assigned where it is a name.
+        """Yield an expression, its alternatives, and what was assigned where it is a name.
 
         With `members`, a dictionary, list or tuple gives what it holds too.
         """
@@ -134,7 +134,7 @@ class Module:
             yield from self.origins(each, where, members=members, seen=seen)
 
     def says(self, node: ast.expr, scope: Scope, word: str, name: str) -> bool:
-        """Say whether an expression is made from the text `word` or something called `name`."""
+        """Return whether an expression is made from the text `word` or something called `name`."""
         waiting, seen = [(node, scope)], set[int]()
         while waiting:
             made, where = waiting.pop()
@@ -162,7 +162,7 @@ UNKNOWN = _Unknown()
 
 
 def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
-    """Give what a call passes for a parameter, by name or by position."""
+    """Return what a call passes for a parameter, by name or by position."""
     for keyword in call.keywords:
         if keyword.arg == name:
             return keyword.value
@@ -173,6 +173,6 @@ def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr
 
 
 def is_open(call: ast.Call) -> bool:
-    """Say whether a call passes arguments that cannot be seen: `*args` or `**kwargs`."""
+    """Return whether a call passes arguments that cannot be seen: `*args` or `**kwargs`."""
     stars = any(isinstance(each, ast.Starred) for each in call.args)
     return stars or any(each.arg is None for each in call.keywords)

@@ -9,17 +9,17 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from torchenv.audit.breakages import Breakages
-from torchenv.audit.sources import Kind, Source
+from torchenv.audit.sources import FileKind, Source
 
 if TYPE_CHECKING:
-    from torchenv.audit.findings import Place, Severity
+    from torchenv.audit.findings import Severity, TextPlace
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
     """Something a rule found, in the words for this place; a severity only where it differs."""
 
-    place: Place
+    place: TextPlace
     why: str
     remedy: str
     severity: Severity | None = None
@@ -41,12 +41,12 @@ class Rule:
     name: str
     title: str
     severity: Severity
-    kinds: frozenset[Kind]
+    kinds: frozenset[FileKind]
     needles: tuple[tuple[Needle, ...], ...]
     find: Find
 
-    def may_hit(self, kind: Kind, holds: Callable[[Needle], bool]) -> bool:
-        """Say whether a file of a kind can have a hit, by what its bytes hold."""
+    def may_hit(self, kind: FileKind, holds: Callable[[Needle], bool]) -> bool:
+        """Return whether a file of a kind can have a hit, by what its bytes hold."""
         return kind in self.kinds and any(all(map(holds, group)) for group in self.needles)
 
 

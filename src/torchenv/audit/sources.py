@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
-    from torchenv.audit.findings import Place
-    from torchenv.audit.installs import Install
+    from torchenv.audit.findings import TextPlace
+    from torchenv.audit.installs import InstallCommand
     from torchenv.audit.modules import Module
     from torchenv.audit.native import Native
 
 
-class Kind(Enum):
+class FileKind(Enum):
     """What a file is, by its name."""
 
     PYTHON = auto()
@@ -39,19 +39,28 @@ class Kind(Enum):
     NATIVE = auto()
 
 
-CODE = frozenset({Kind.PYTHON, Kind.NOTEBOOK, Kind.SETUP_PY})
-CONFIGURATION = frozenset({Kind.CI, Kind.YAML})
-SCRIPTS = frozenset({Kind.DOCKERFILE, Kind.SHELL, Kind.MAKE}) | CONFIGURATION
-PROJECT = frozenset({Kind.SETUP_PY, Kind.PYPROJECT, Kind.SETUP_CFG, Kind.REQUIREMENTS, Kind.LOCK, Kind.YAML})
-INSTALLING = CODE | SCRIPTS | PROJECT | {Kind.PROSE}
+CODE = frozenset({FileKind.PYTHON, FileKind.NOTEBOOK, FileKind.SETUP_PY})
+CONFIGURATION = frozenset({FileKind.CI, FileKind.YAML})
+SCRIPTS = frozenset({FileKind.DOCKERFILE, FileKind.SHELL, FileKind.MAKE}) | CONFIGURATION
+PROJECT = frozenset(
+    {
+        FileKind.SETUP_PY,
+        FileKind.PYPROJECT,
+        FileKind.SETUP_CFG,
+        FileKind.REQUIREMENTS,
+        FileKind.LOCK,
+        FileKind.YAML,
+    }
+)
+INSTALLING = CODE | SCRIPTS | PROJECT | {FileKind.PROSE}
 
 
 @dataclass(frozen=True, slots=True)
-class Interpreter:
+class NamedInterpreter:
     """A Python that a file names: a range it admits, or the one version it takes."""
 
     wanted: SpecifierSet | str
-    place: Place
+    place: TextPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +69,7 @@ class Setting:
 
     name: str
     value: str | None
-    place: Place
+    place: TextPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +78,7 @@ class Scalar:
 
     keys: tuple[str, ...]
     text: str
-    place: Place
+    place: TextPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +90,11 @@ class Source:
     """
 
     path: str
-    kind: Kind
+    kind: FileKind
     text: str = ""
     module: Module | None = None
-    installs: tuple[Install, ...] = ()
-    interpreters: tuple[Interpreter, ...] = ()
+    installs: tuple[InstallCommand, ...] = ()
+    interpreters: tuple[NamedInterpreter, ...] = ()
     settings: tuple[Setting, ...] = ()
     scalars: tuple[Scalar, ...] = ()
     build: str = ""
@@ -94,58 +103,58 @@ class Source:
 
 
 _NAMES = {
-    "setup.py": Kind.SETUP_PY,
-    "pyproject.toml": Kind.PYPROJECT,
-    "pipfile": Kind.PYPROJECT,
-    "setup.cfg": Kind.SETUP_CFG,
-    "uv.lock": Kind.LOCK,
-    "poetry.lock": Kind.LOCK,
-    "pdm.lock": Kind.LOCK,
-    ".python-version": Kind.PYTHON_PIN,
-    "runtime.txt": Kind.PYTHON_PIN,
-    "cmakelists.txt": Kind.CMAKE,
-    "makefile": Kind.MAKE,
-    "gnumakefile": Kind.MAKE,
-    "meson.build": Kind.MAKE,
-    "action.yml": Kind.CI,
-    "action.yaml": Kind.CI,
-    ".travis.yml": Kind.CI,
+    "setup.py": FileKind.SETUP_PY,
+    "pyproject.toml": FileKind.PYPROJECT,
+    "pipfile": FileKind.PYPROJECT,
+    "setup.cfg": FileKind.SETUP_CFG,
+    "uv.lock": FileKind.LOCK,
+    "poetry.lock": FileKind.LOCK,
+    "pdm.lock": FileKind.LOCK,
+    ".python-version": FileKind.PYTHON_PIN,
+    "runtime.txt": FileKind.PYTHON_PIN,
+    "cmakelists.txt": FileKind.CMAKE,
+    "makefile": FileKind.MAKE,
+    "gnumakefile": FileKind.MAKE,
+    "meson.build": FileKind.MAKE,
+    "action.yml": FileKind.CI,
+    "action.yaml": FileKind.CI,
+    ".travis.yml": FileKind.CI,
 }
 _SUFFIXES = {
-    ".py": Kind.PYTHON,
-    ".ipynb": Kind.NOTEBOOK,
-    ".yml": Kind.YAML,
-    ".yaml": Kind.YAML,
-    ".sh": Kind.SHELL,
-    ".bash": Kind.SHELL,
-    ".slurm": Kind.SHELL,
-    ".sbatch": Kind.SHELL,
-    ".env": Kind.SHELL,
-    ".mk": Kind.MAKE,
-    ".cmake": Kind.CMAKE,
-    ".md": Kind.PROSE,
-    ".rst": Kind.PROSE,
-    ".txt": Kind.PROSE,
+    ".py": FileKind.PYTHON,
+    ".ipynb": FileKind.NOTEBOOK,
+    ".yml": FileKind.YAML,
+    ".yaml": FileKind.YAML,
+    ".sh": FileKind.SHELL,
+    ".bash": FileKind.SHELL,
+    ".slurm": FileKind.SHELL,
+    ".sbatch": FileKind.SHELL,
+    ".env": FileKind.SHELL,
+    ".mk": FileKind.MAKE,
+    ".cmake": FileKind.CMAKE,
+    ".md": FileKind.PROSE,
+    ".rst": FileKind.PROSE,
+    ".txt": FileKind.PROSE,
     **dict.fromkeys(
-        (".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hh", ".hpp", ".hip", ".mm"), Kind.CODE
+        (".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hh", ".hpp", ".hip", ".mm"), FileKind.CODE
     ),
 }
-_SUFFIXES[".so"] = Kind.NATIVE
+_SUFFIXES[".so"] = FileKind.NATIVE
 _PATTERNS = (
-    (re.compile(r"\.so(\.\d+)+$"), Kind.NATIVE),
-    (re.compile(r"(^|/)(dockerfile|containerfile)[^/]*$|\.dockerfile$"), Kind.DOCKERFILE),
+    (re.compile(r"\.so(\.\d+)+$"), FileKind.NATIVE),
+    (re.compile(r"(^|/)(dockerfile|containerfile)[^/]*$|\.dockerfile$"), FileKind.DOCKERFILE),
     (
         re.compile(r"(^|/)([^/]*(requirements|constraints)[^/]*|requirements/.+)\.(txt|in)$"),
-        Kind.REQUIREMENTS,
+        FileKind.REQUIREMENTS,
     ),
-    (re.compile(r"(^|/)pylock(\.[^/]*)?\.toml$"), Kind.LOCK),
-    (re.compile(r"(^|/)\.(github|circleci)/.*\.ya?ml$"), Kind.CI),
-    (re.compile(r"(^|/)(\.gitlab-ci|azure-pipelines|bitbucket-pipelines)[^/]*\.ya?ml$"), Kind.CI),
+    (re.compile(r"(^|/)pylock(\.[^/]*)?\.toml$"), FileKind.LOCK),
+    (re.compile(r"(^|/)\.(github|circleci)/.*\.ya?ml$"), FileKind.CI),
+    (re.compile(r"(^|/)(\.gitlab-ci|azure-pipelines|bitbucket-pipelines)[^/]*\.ya?ml$"), FileKind.CI),
 )
 
 
-def kind_of(path: str) -> Kind | None:
-    """Say what a file is by its path, written with `/`; None for one that no rule reads."""
+def kind_of(path: str) -> FileKind | None:
+    """Describe what a file is by its path, written with `/`; None for one that no rule reads."""
     lowered = path.lower()
     pure = PurePosixPath(lowered)
     if named := _NAMES.get(pure.name):

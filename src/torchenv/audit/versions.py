@@ -38,7 +38,7 @@ _OPERATORS: dict[type[ast.cmpop], Callable[[Version, Version], bool]] = {
 
 
 def decide(test: ast.expr, scope: Scope, release: Version, resolve: Resolve) -> bool | None:
-    """Say how a condition comes out under a release; None where it asks for something else."""
+    """Describe how a condition comes out under a release; None where it asks for something else."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             inner = decide(operand, scope, release, resolve)
@@ -53,7 +53,7 @@ def decide(test: ast.expr, scope: Scope, release: Version, resolve: Resolve) -> 
             match_ = _NAMED.fullmatch(name)
             return release >= Version(f"{match_[1]}.{match_[2]}") if match_ else None
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=args):
-            return _called(name, args, release)
+            return _evaluate_call(name, args, release)
         case ast.Compare(left=left, ops=[op], comparators=[right]):
             compare = _OPERATORS.get(type(op))
             if compare is None:
@@ -67,7 +67,7 @@ def decide(test: ast.expr, scope: Scope, release: Version, resolve: Resolve) -> 
             return None
 
 
-def _called(name: str, args: list[ast.expr], release: Version) -> bool | None:
+def _evaluate_call(name: str, args: list[ast.expr], release: Version) -> bool | None:
     match args:
         case [ast.Constant(value=str(symbol)), version] if name == "is_torch_version":
             than = _version(version)
@@ -105,12 +105,12 @@ def _is_torch(node: ast.expr, scope: Scope, resolve: Resolve) -> bool:
             pass
     return any(
         "torch.__version__" in resolve(each, where)
-        for each, where in _made_from(node, scope)
+        for each, where in _find_origins(node, scope)
         if isinstance(each, ast.Attribute | ast.Name)
     )
 
 
-def _made_from(node: ast.expr, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
+def _find_origins(node: ast.expr, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
     yield from ((each, scope) for each in ast.walk(node))
     if isinstance(node, ast.Name) and (found := scope.find(node.id)):
         for value in found[0].values:

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from torchenv.audit.findings import Place
+from torchenv.audit.findings import TextPlace
 from torchenv.audit.scopes import Scope, bind_block, bind_parameters, bind_target
 from torchenv.audit.versions import decide
 
@@ -31,7 +31,7 @@ class Reference:
     guarded: bool
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TextPlace:
         return place_of(self.call or self.node)
 
 
@@ -44,11 +44,11 @@ class Text:
     is_docstring: bool
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TextPlace:
         return place_of(self.node)
 
 
-class Walk:
+class SyntaxWalk:
     """What one walk saw. `resolve` and `spell` are the module's, to follow names while walking.
 
     A branch that the release does not take, as its condition asks for an older torch, is not seen.
@@ -228,35 +228,35 @@ class Walk:
 
 # A table of the class's own: a walk that held its own methods would have to wait for the collector.
 _VISITORS: dict[type[ast.AST], Callable[..., None]] = {
-    ast.Import: Walk.see_import,
-    ast.ImportFrom: Walk.see_import,
-    ast.FunctionDef: Walk.see_function,
-    ast.AsyncFunctionDef: Walk.see_function,
-    ast.Lambda: Walk.see_lambda,
-    ast.ClassDef: Walk.see_class,
-    ast.ListComp: Walk.see_comprehension,
-    ast.SetComp: Walk.see_comprehension,
-    ast.DictComp: Walk.see_comprehension,
-    ast.GeneratorExp: Walk.see_comprehension,
-    ast.Try: Walk.see_try,
-    ast.TryStar: Walk.see_try,
-    ast.If: Walk.see_if,
-    ast.For: Walk.see_for,
-    ast.AsyncFor: Walk.see_for,
-    ast.Assign: Walk.see_assign,
-    ast.NamedExpr: Walk.see_named,
-    ast.Call: Walk.see_call,
-    ast.Name: Walk.see_name,
-    ast.Attribute: Walk.see_attribute,
-    ast.Constant: Walk.see_constant,
-    ast.JoinedStr: Walk.see_joined,
-    ast.Load: Walk.see_nothing,
-    ast.Store: Walk.see_nothing,
+    ast.Import: SyntaxWalk.see_import,
+    ast.ImportFrom: SyntaxWalk.see_import,
+    ast.FunctionDef: SyntaxWalk.see_function,
+    ast.AsyncFunctionDef: SyntaxWalk.see_function,
+    ast.Lambda: SyntaxWalk.see_lambda,
+    ast.ClassDef: SyntaxWalk.see_class,
+    ast.ListComp: SyntaxWalk.see_comprehension,
+    ast.SetComp: SyntaxWalk.see_comprehension,
+    ast.DictComp: SyntaxWalk.see_comprehension,
+    ast.GeneratorExp: SyntaxWalk.see_comprehension,
+    ast.Try: SyntaxWalk.see_try,
+    ast.TryStar: SyntaxWalk.see_try,
+    ast.If: SyntaxWalk.see_if,
+    ast.For: SyntaxWalk.see_for,
+    ast.AsyncFor: SyntaxWalk.see_for,
+    ast.Assign: SyntaxWalk.see_assign,
+    ast.NamedExpr: SyntaxWalk.see_named,
+    ast.Call: SyntaxWalk.see_call,
+    ast.Name: SyntaxWalk.see_name,
+    ast.Attribute: SyntaxWalk.see_attribute,
+    ast.Constant: SyntaxWalk.see_constant,
+    ast.JoinedStr: SyntaxWalk.see_joined,
+    ast.Load: SyntaxWalk.see_nothing,
+    ast.Store: SyntaxWalk.see_nothing,
 }
 
 
-def place_of(node: ast.expr | ast.stmt | ast.alias) -> Place:
-    return Place(node.lineno, node.col_offset + 1, node.end_lineno or node.lineno)
+def place_of(node: ast.expr | ast.stmt | ast.alias) -> TextPlace:
+    return TextPlace(node.lineno, node.col_offset + 1, node.end_lineno or node.lineno)
 
 
 def _forgives(handlers: list[ast.ExceptHandler]) -> bool:

@@ -24,7 +24,7 @@ class KernelRule(NamedTuple):
     only: Mapping[Capability, frozenset[Capability]]
 
     def runs(self, code: Capability, device: Capability) -> bool:
-        """Say whether code made for `code` runs on a device of capability `device`."""
+        """Return whether code made for `code` runs on a device of capability `device`."""
         if code in self.only:
             return device in self.only[code]
         same = code.major == device.major and device.minor >= code.minor
@@ -47,7 +47,7 @@ class Generation(NamedTuple):
     last: Version | None
 
     def drives(self, driver: Version) -> bool:
-        """Say whether a driver knows this generation."""
+        """Return whether a driver knows this generation."""
         late = self.last is not None and driver.major > self.last.major
         early = self.first is not None and driver.major < self.first.major
         return not late and not early
@@ -64,7 +64,7 @@ class Cuda:
     rule: KernelRule
 
     def serves(self, device: Capability, platform: str) -> bool:
-        """Say whether the build for `platform` holds code that runs on the device."""
+        """Return whether the build for `platform` holds code that runs on the device."""
         codes = self.codes.get(platform.rpartition("-")[2], ())
         return any(self.rule.runs(code, device) for code in codes)
 

@@ -37,7 +37,7 @@ class Companion:
     pythons: tuple[str, ...] | None
 
     def exists(self, tag: str) -> bool | None:
-        """Say whether it is built for a backend; None where nobody knows."""
+        """Return whether it is built for a backend; None where nobody knows."""
         if tag in self.missing:
             return False
         if self.backends is None or tag in self.backends:
@@ -80,7 +80,7 @@ class Release:
         return next((each for each in self.backends if each.tag == tag), None)
 
     def pythons_of(self, backend: Backend, platform: str) -> tuple[str, ...]:
-        """Give the Pythons that a build line has wheels for, free-threaded ones as `3.14t`.
+        """Return the Pythons that a build line has wheels for, free-threaded ones as `3.14t`.
 
         macOS takes its wheels from the default package index, and `pythons` are what is there.
         """
@@ -114,15 +114,15 @@ class Catalogue:
         """The names of the packages that belong to torch in any release."""
         return frozenset({"torch"}.union(*(release.companions for release in self.releases)))
 
-    def brought(self, name: str) -> bool:
-        """Say whether a package, by its normalised name, is one that torch's own wheels bring along."""
+    def is_brought_along(self, name: str) -> bool:
+        """Return whether a package, by its normalised name, is one that torch's own wheels bring along."""
         backends = (backend for release in self.releases for backend in release.backends)
         return any(fnmatchcase(name, each) for each in self.brings) or any(
             name in each.family for each in backends
         )
 
     def matching(self, wanted: str) -> tuple[Release, ...]:
-        """Give the releases that a version, a line, a range or `latest` means, newest first.
+        """Return the releases that a version, a line, a range or `latest` means, newest first.
 
         A line such as `2.15` means its newest patch alone. Raises `InputError` where nothing matches.
         """
@@ -141,13 +141,13 @@ class Catalogue:
         return found
 
     def neighbours(self, release: Release) -> tuple[Release, ...]:
-        """Give the other releases of its minor line and of the one before, newest first."""
+        """Return the other releases of its minor line and of the one before, newest first."""
         older = [each for each in self.releases if Version(each.line) < Version(release.line)]
         lines = {release.line, older[0].line} if older else {release.line}
         return tuple(each for each in self.releases if each.line in lines and each != release)
 
-    def closed_door(self, older: Version, newer: Version) -> bool:
-        """Say whether checkpoints saved by `newer` are lost on `older`, by a release on the way."""
+    def has_closed_door(self, older: Version, newer: Version) -> bool:
+        """Return whether checkpoints saved by `newer` are lost on `older`, by a release on the way."""
         return any(ONE_WAY in each.breaks for each in self.releases if older < each.version <= newer)
 
     def reads(self, torch: Version) -> str:
@@ -157,14 +157,14 @@ class Catalogue:
         return f"dcp<={open_to[0].line if open_to else torch}"
 
     def generation(self, capability: Capability) -> Generation | None:
-        """Give the generation whose driver support has ended or began late, if it is one."""
+        """Return the generation whose driver support has ended or began late, if it is one."""
         return next((each for each in self.generations if capability < each.below), None)
 
-    def capability_named(self, name: str) -> Capability | None:
+    def find_capability(self, name: str) -> Capability | None:
         """Look a GPU's capability up by its product name: whole words, the longest match wins."""
         return _longest(name, self.nvidia_names)
 
-    def gfx_named(self, name: str) -> str | None:
+    def find_gfx(self, name: str) -> str | None:
         """Look an AMD GPU's gfx target up by its product name, in the same way."""
         return _longest(name, self.amd_names)
 

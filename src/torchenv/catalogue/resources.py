@@ -43,12 +43,12 @@ def catalogue(own: Path | None = None) -> Catalogue:
         return parse(packaged)
     document = Table.from_toml(_read(own), str(own))
     document.schema(SCHEMA, remedy=f"write `schema = {SCHEMA}` at its top")
-    merged = laid_over(packaged.raw(), document.raw())
+    merged = lay_over(packaged.raw(), document.raw())
     return parse(Table(merged, f"{own}, over the packaged {CATALOGUE.name}"))
 
 
 def catalogue_digest(own: Path | None = None) -> str:
-    """Give the digest of what `catalogue` would read, `sha256:…`, without understanding it."""
+    """Return the digest of what `catalogue` would read, `sha256:…`, without understanding it."""
     from hashlib import sha256
 
     content = CATALOGUE.read_bytes() + (_read(own).encode() if own is not None else b"")
@@ -62,15 +62,15 @@ def _read(path: Path) -> str:
         raise InputError(f"the catalogue {path} cannot be read: {error}") from None
 
 
-def laid_over(base: Mapping[str, Any], own: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+def lay_over(base: Mapping[str, Any], own: Mapping[str, Any], place: str = "") -> dict[str, Any]:
     """Lay one catalogue document over another, entry by entry; `place` is where in it one stands."""
     merged = dict(base)
     for key, value in own.items():
         there = base.get(key)
         if isinstance(value, dict) and isinstance(there, dict):
-            merged[key] = laid_over(there, value, key if not place else f"{place}.{key}")
+            merged[key] = lay_over(there, value, key if not place else f"{place}.{key}")
         elif key in _IDENTITY and _are_tables(value):
-            merged[key] = _matched(there or [], value, _IDENTITY[key])
+            merged[key] = _match_entries(there or [], value, _IDENTITY[key])
         elif place.startswith("names.") and isinstance(value, list) and isinstance(there, list):
             merged[key] = [*there, *value]
         else:
@@ -78,10 +78,12 @@ def laid_over(base: Mapping[str, Any], own: Mapping[str, Any], place: str = "") 
     return merged
 
 
-def _matched(base: list[dict[str, Any]], own: list[dict[str, Any]], identity: str) -> list[dict[str, Any]]:
+def _match_entries(
+    base: list[dict[str, Any]], own: list[dict[str, Any]], identity: str
+) -> list[dict[str, Any]]:
     merged = {each.get(identity): each for each in base}
     for each in own:
-        merged[each.get(identity)] = laid_over(merged.get(each.get(identity), {}), each)
+        merged[each.get(identity)] = lay_over(merged.get(each.get(identity), {}), each)
     return list(merged.values())
 
 

@@ -8,7 +8,7 @@ from torchenv.storage.tree import Tree
 
 
 def inspect(tree: Tree) -> Checkpoint | None:
-    """Say what a directory or a file holds, and who can read it; None where it is no checkpoint.
+    """Describe what a directory or a file holds, and who can read it; None where it is no checkpoint.
 
     A tree of one file is that file; of a directory with more, only what is a checkpoint as a
     whole is told. What cannot be read, or is damaged, is a checkpoint with problems; nothing is

@@ -35,7 +35,7 @@ class Downgraded:
 
 
 def reader_after(checkpoint: Checkpoint, *, portable_path: bool = False) -> Reader:
-    """Say who would read a copy of this checkpoint whose metadata were downgraded.
+    """Describe who would read a copy of this checkpoint whose metadata were downgraded.
 
     `portable_path` is for the path that Python 3.13 writes. Ask this before any file is copied:
     what else is in the checkpoint may need a newer torch all the same.
@@ -55,22 +55,22 @@ def downgrade(data: bytes, target: str, *, portable_path: bool = False) -> Downg
     gone = {"dcp-strides", "python-path"} if portable_path else {"dcp-strides"}
     codes, foreign = features(facts)
     if foreign:
-        raise _refused(f"it would import names that no release writes: {some(foreign)}")
+        raise _refuse(f"it would import names that no release writes: {some(foreign)}")
     if facts.states.others:
-        raise _refused("some of its tensors have properties that no release writes")
+        raise _refuse("some of its tensors have properties that no release writes")
     walked = set(map(id, facts.states.walked))
     if any(id(each) in walked for each in facts.walked.fetched):
-        raise _refused("properties of its tensors are used in other places, too")
+        raise _refuse("properties of its tensors are used in other places, too")
     reader = rules().reader(code for code in codes if code not in gone)
     if target not in reader.torch:
         reasons = "; ".join(note.message for note in reader.because if _needs(note.code, target))
-        raise _refused(f"torch {target} would not read it without strides either: {reasons}")
+        raise _refuse(f"torch {target} would not read it without strides either: {reasons}")
     paths = _paths(data, facts) if portable_path else []
     insertions = sorted([(at, _POP) for at in facts.states.six] + paths)
     if not insertions:
         return Downgraded(data=data, strides=0, paths=0)
     if facts.walked.protocol < 4:
-        raise _refused(f"it is written with pickle protocol {facts.walked.protocol}")
+        raise _refuse(f"it is written with pickle protocol {facts.walked.protocol}")
     _check_frames(facts.walked.frames)
     result = b"".join(_pieces(data, insertions, facts.walked.frames))
     _verify(data, facts, result, insertions, paths=bool(paths))
@@ -92,7 +92,7 @@ def _paths(data: bytes, facts: Facts) -> list[tuple[int, bytes]]:
         tail = b"\x8c%c%b\x94" % (len(text), text)
         written = at - len(tail)
         if not data.endswith(_LOCAL_TEXT + tail, 0, at) or data[at] != 0x93:
-            raise _refused("its path is not written as Python 3.13 does")
+            raise _refuse("its path is not written as Python 3.13 does")
         insertions.append((written, _PLAIN_TEXT))
     return insertions
 
@@ -101,14 +101,14 @@ def _check_frames(frames: Sequence[tuple[int, int]]) -> None:
     behind = 0
     for at, length in frames:
         if at < behind:
-            raise _refused("its frames overlap")
+            raise _refuse("its frames overlap")
         behind = at + _FRAME + length
 
 
 def _pieces(
     data: bytes, insertions: Sequence[tuple[int, bytes]], frames: Sequence[tuple[int, int]]
 ) -> Iterator[bytes | memoryview]:
-    """Give the new file piece by piece: the old one, what is put in, and new frame lengths."""
+    """Yield the new file piece by piece: the old one, what is put in, and new frame lengths."""
     view = memoryview(data)
     edits = [(at, 0, inserted) for at, inserted in insertions]
     shift = _Shift(insertions)
@@ -202,5 +202,5 @@ def _plain(name: Global) -> Global:
     return Global("pathlib", name.name) if name.module == _LOCAL else name
 
 
-def _refused(why: str) -> NothingSuits:
+def _refuse(why: str) -> NothingSuits:
     return NothingSuits(f"the metadata cannot be downgraded: {why}")

@@ -13,56 +13,56 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
 
-def newest_kept(manifest: Manifest) -> Kept | None:
-    """Give the newest kept checkpoint that the environment in use reads."""
+def find_newest_kept(manifest: Manifest) -> Kept | None:
+    """Return the newest kept checkpoint that the environment in use reads."""
     read = (each for each in manifest.kept if manifest.current in each.readable_by)
     return max(read, key=lambda each: each.saved.timestamp() if each.saved else 0.0, default=None)
 
 
 def out_of_reach(manifest: Manifest, torch: Version) -> list[str]:
-    """Tell of each run whose newest save a torch is too old for, as the last scan saw it."""
+    """Describe each run whose newest save a torch is too old for, as the last scan saw it."""
     from packaging.version import Version
 
     return [
-        f"{printable(run.path)}: {printable(run.newest)} needs torch {run.needs},"
+        f"{make_printable(run.path)}: {make_printable(run.newest)} needs torch {run.needs},"
         f" and torch {torch} cannot read it"
         for run in manifest.runs
         if run.newest and run.needs and torch.release[:2] < Version(run.needs).release
     ]
 
 
-def told(run: Run, environment: Environment, *, advice: bool = True) -> Iterator[str]:
-    """Tell what an environment reads of a run, as the last scan saw it; nothing where it reads the newest.
+def describe_run(run: Run, environment: Environment, *, advice: bool = True) -> Iterator[str]:
+    """Yield what an environment reads of a run, as last scanned; nothing where it reads the newest.
 
     The `advice` is the command that makes a copy that can be read.
     """
     number, newest = environment.number, run.newest
     readable = run.newest_readable.get(number)
     back = behind(newest, readable)
-    path = printable(run.path)
+    path = make_printable(run.path)
     if number in run.unjudged_for:
-        yield f"{path}: {unjudged(environment)}"
+        yield f"{path}: {describe_unjudged(environment)}"
     elif newest is not None and readable is not None and readable != newest and back == 0:
-        as_good = f"its copy {printable(readable)}" if is_copy(readable) else printable(readable)
-        yield f"{path}: {printable(newest)} cannot be read by environment {environment}; {as_good} can"
+        as_good = f"its copy {make_printable(readable)}" if is_copy(readable) else make_printable(readable)
+        yield f"{path}: {make_printable(newest)} cannot be read by environment {environment}; {as_good} can"
     elif newest is not None and readable != newest:
         needs = f" (it needs torch {run.needs})" if run.needs else ""
-        found = f"{printable(readable)} is the newest that can" if readable else "none of the run can"
+        found = f"{make_printable(readable)} is the newest that can" if readable else "none of the run can"
         steps = f", {back} steps behind" if back else ""
-        saved = printable(newest)
+        saved = make_printable(newest)
         yield f"{path}: {saved} cannot be read by environment {environment}{needs}; {found}{steps}"
         if advice and number in run.downgrades_for and environment.torch:
             line = ".".join(environment.torch.split(".")[:2])
             yield f"  `torchenv checkpoints downgrade {path}/{saved} --for {line}` makes a copy that can"
     if run.broken:
-        yield f"{path}: not complete and newer: {', '.join(map(printable, run.broken))}"
+        yield f"{path}: not complete and newer: {', '.join(map(make_printable, run.broken))}"
 
 
-def unjudged(environment: Environment) -> str:
-    """Say that no scan has seen what an environment reads."""
+def describe_unjudged(environment: Environment) -> str:
+    """Describe that no scan has seen what an environment reads."""
     return f"not scanned since environment {environment.number} was made: `torchenv checkpoints scan`"
 
 
-def printable(name: str) -> str:
+def make_printable(name: str) -> str:
     """Write the name of a file so that it cannot act on a terminal."""
     return name if name.isprintable() else ascii(name)

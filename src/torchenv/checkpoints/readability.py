@@ -11,8 +11,8 @@ from typing import Literal, cast
 from packaging.version import Version
 
 from torchenv.checkpoints.formats.inert import Global
-from torchenv.checkpoints.formats.pickles import GETATTR, Walk
-from torchenv.checkpoints.values import ANY, Certainty, Note, Range, Reader
+from torchenv.checkpoints.formats.pickles import GETATTR, PickleWalk
+from torchenv.checkpoints.values import ANY, Certainty, CheckpointNote, Range, Reader
 from torchenv.system.documents import Table
 
 FILE = "checkpoint-rules.toml"
@@ -112,13 +112,13 @@ class Rules:
             ),
         )
 
-    def takes_members_alone(self, walked: Walk) -> bool:
-        """Say whether `getattr` does no more than take members of Enums that releases write."""
+    def takes_members_alone(self, walked: PickleWalk) -> bool:
+        """Return whether `getattr` does no more than take members of Enums that releases write."""
         uses = sum(count for taken, count in walked.taken.items() if taken in self.members)
         return 0 < uses == walked.calls.get(GETATTR, 0)
 
     def of_names(self, names: Iterable[Global], kind: Kind) -> tuple[list[str], list[Global]]:
-        """Give the features that names stand for, and the names that no release writes."""
+        """Return the features that names stand for, and the names that no release writes."""
         codes: list[str] = []
         foreign: list[Global] = []
         for name in names:
@@ -151,7 +151,7 @@ class Rules:
             weights_only=restricted,
             nobody=any(each.nobody for each in features),
             certainty=certainty,
-            because=tuple(Note(each.code, each.message) for each in features),
+            because=tuple(CheckpointNote(each.code, each.message) for each in features),
         )
         return replace(reader, **told)  # type: ignore[arg-type]
 

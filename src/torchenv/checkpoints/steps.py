@@ -18,14 +18,14 @@ _LAST = re.compile(r".*[-_](\d+)(\.[a-z]\w*)?")
 _COPY = re.compile(r"-for-\d[\d.]*$")
 
 
-class Standing(NamedTuple):
+class SavePosition(NamedTuple):
     """Which part of a path names the save, by its index, and the step it tells; None: it tells none."""
 
     part: int
     step: int | None
 
 
-def standing(parts: Sequence[str], first: int = 0) -> Standing:
+def standing(parts: Sequence[str], first: int = 0) -> SavePosition:
     """Find the part of a checkpoint's path that names its save; none before `first` is asked.
 
     A save may hold several checkpoints, as checkpoint-500/optimizer.pt, so the innermost part that says
@@ -33,17 +33,17 @@ def standing(parts: Sequence[str], first: int = 0) -> Standing:
     """
     last = len(parts) - 1
     for part in range(last, first - 1, -1):
-        if (step := said(parts[part])) is not None:
-            return Standing(part, step)
+        if (step := parse_step_words(parts[part])) is not None:
+            return SavePosition(part, step)
     for part in range(last, first - 1, -1):
         if match := _BARE.fullmatch(_original(parts[part])):
-            return Standing(part, int(match[1]))
+            return SavePosition(part, int(match[1]))
     match = _LAST.fullmatch(_original(parts[last]))
-    return Standing(last, int(match[1]) if match else None)
+    return SavePosition(last, int(match[1]) if match else None)
 
 
 def step_of(name: str) -> int | None:
-    """Tell the step by the name of a save alone."""
+    """Describe the step by the name of a save alone."""
     return standing([name]).step
 
 
@@ -54,11 +54,11 @@ def is_copy(name: str) -> bool:
 
 def is_save(name: str) -> bool:
     """Whether a name is by itself that of a save: it says a step in words, or is only its number."""
-    return said(name) is not None or _original(name).isdecimal()
+    return parse_step_words(name) is not None or _original(name).isdecimal()
 
 
 def behind(newest: str | None, readable: str | None) -> int | None:
-    """Say how many steps one save lies behind another; None where their names do not tell."""
+    """Describe how many steps one save lies behind another; None where their names do not tell."""
     if newest is None or readable is None:
         return None
     ahead, back = step_of(newest), step_of(readable)
@@ -69,8 +69,8 @@ def _original(name: str) -> str:
     return _COPY.sub("", name)
 
 
-def said(name: str) -> int | None:
-    """Tell the step that a name says in words, as `step-100` does."""
+def parse_step_words(name: str) -> int | None:
+    """Describe the step that a name says in words, as `step-100` does."""
     found = _SAID.findall(name)
     # Of epoch=3-step=100 it is the step that orders the saves.
     return int(max(found, key=lambda match: match[0].lower() != "epoch")[1]) if found else None

@@ -18,7 +18,7 @@ _NAMED = 100  # numbers that are not there
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class CheckpointNote:
     """Something that was seen: a problem, or a reason."""
 
     code: str
@@ -60,10 +60,10 @@ class Reader:
     ranks_min: int = 1
     nobody: bool = False
     certainty: Certainty = "confirmed"
-    because: tuple[Note, ...] = ()
+    because: tuple[CheckpointNote, ...] = ()
 
     def reads(self, torch: str, python: str | None = None, system: str | None = None) -> bool | None:
-        """Say whether this torch, on this Python and system, reads it; None: that is not known.
+        """Return whether this torch, on this Python and system, reads it; None: that is not known.
 
         What is not told (`python`, `system`) is taken to suit.
         """
@@ -98,7 +98,7 @@ class Checkpoint:
     path: str
     format: Format
     state: State
-    problems: tuple[Note, ...] = ()
+    problems: tuple[CheckpointNote, ...] = ()
     reader: Reader
     tensors: int | None = None
     bytes: int = 0
@@ -117,26 +117,26 @@ class Checkpoint:
         }
 
 
-def foreign_names(names: Iterable[object]) -> Note:
-    """Say that names were found which could run code, and that nothing was opened."""
+def foreign_names(names: Iterable[object]) -> CheckpointNote:
+    """Describe that names were found which could run code, and that nothing was opened."""
     message = f"it would import names that no release writes, which could run code: {some(names)}"
-    return Note("foreign-names", f"{message}; not opened")
+    return CheckpointNote("foreign-names", f"{message}; not opened")
 
 
 def gaps(numbers: Collection[int], wanted: range) -> list[int]:
-    """Give the first of the wanted numbers that are not there: a name may ask for billions."""
+    """Return the first of the wanted numbers that are not there: a name may ask for billions."""
     there = set(numbers)
     return list(islice((number for number in wanted if number not in there), _NAMED))
 
 
 def some(names: Iterable[object]) -> str:
     """Write the first of some names from an untrusted file, and how many more there are."""
-    written = [shown(str(name)) for name in names]
+    written = [escape_name(str(name)) for name in names]
     more = f" and {len(written) - _SHOWN} more" if len(written) > _SHOWN else ""
     return ", ".join(written[:_SHOWN]) + more
 
 
-def shown(name: str) -> str:
+def escape_name(name: str) -> str:
     """Write a name from an untrusted file so that it cannot act on a terminal."""
     name = name if len(name) <= _LONGEST else name[: _LONGEST - 3] + "..."
     return name if name.isprintable() else ascii(name)

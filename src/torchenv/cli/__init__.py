@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         # A path may hold what the terminal's encoding does not.
         sys.stdout.reconfigure(errors="backslashreplace")
-    code = _ended(list(sys.argv[1:] if argv is None else argv))
+    code = _run_guarded(list(sys.argv[1:] if argv is None else argv))
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -83,12 +83,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # What is left to flush at exit must not complain as well.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            print(f"error: {_unwritten(error)}", file=sys.stderr)
+            print(f"error: {_describe_write_failure(error)}", file=sys.stderr)
             return code or OUTPUT_FAILED
     return code
 
 
-def _ended(words: list[str]) -> int:
+def _run_guarded(words: list[str]) -> int:
     from torchenv.errors import TorchenvError
 
     try:
@@ -144,8 +144,8 @@ def _run(words: list[str]) -> int:
 
 
 def _name_what_was_ignored(error: TorchenvError, context: Context) -> None:
-    """Say which setting of another tool would have led to another index."""
-    if ignored := context.inherited.indexes:
+    """Describe which setting of another tool would have led to another index."""
+    if ignored := context.other_settings.indexes:
         said = f"ignored here: {', '.join(ignored)}; to use that index, set TORCHENV_PACKAGE_INDEX"
         error.hint = f"{error.hint}; {said}" if error.hint else said
 
@@ -198,10 +198,10 @@ def _out(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise ToolFailed(_unwritten(error)) from None
+        raise ToolFailed(_describe_write_failure(error)) from None
 
 
-def _unwritten(error: OSError) -> str:
+def _describe_write_failure(error: OSError) -> str:
     return f"the output cannot be written: {error.strerror or error}"
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from torchenv.cli.context import Context
 
 if TYPE_CHECKING:
-    from torchenv.audit import Report
+    from torchenv.audit import AuditReport
 
 FORMATS = ("text", "json", "sarif")
 SEVERITIES = ("note", "warning", "error")
@@ -32,7 +32,7 @@ def run(arguments: Namespace, context: Context) -> int:
     from torchenv.audit import RULES, Severity
     from torchenv.render.audit import document, sarif, text
 
-    report = audited(arguments.paths)
+    report = audit_paths(arguments.paths)
     match arguments.format:
         case "json":
             written = document(report)
@@ -44,9 +44,9 @@ def run(arguments: Namespace, context: Context) -> int:
     return FOUND_SOMETHING if report.at_least(Severity[arguments.fail_on.upper()]) else 0
 
 
-def audited(paths: Sequence[str]) -> Report:
+def audit_paths(paths: Sequence[str]) -> AuditReport:
     """Audit what the user named, under the names that the user gave."""
     from torchenv.actions.audit import audit
     from torchenv.audit import Breakages
 
-    return audit([Path(each) for each in paths], Breakages.packaged())
+    return audit([Path(each) for each in paths], Breakages.read_packaged())

@@ -10,7 +10,7 @@ from torchenv.cli.context import Context, read_text
 
 if TYPE_CHECKING:
     from torchenv.environment.inspect import Installation
-    from torchenv.packages import Carried
+    from torchenv.packages import CarriedPackages
 
 
 def add_carrying(parser: ArgumentParser) -> None:
@@ -42,7 +42,7 @@ def like(context: Context) -> Installation | None:
     return describe(directory_of(context.environment(named), context.store))
 
 
-def carried(context: Context, installation: Installation | None) -> Carried:
+def collect_packages(context: Context, installation: Installation | None) -> CarriedPackages:
     """Put together what the profile, `--like` and `--from` ask for; raises `InputError`."""
     from torchenv.environment.inspect import distributions
     from torchenv.packages import of_environment, of_file, of_profile, together

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torchenv.cli.context import Context, read_text
 
 if TYPE_CHECKING:
-    from torchenv.actions.catalogue import Difference
+    from torchenv.actions.catalogue import CatalogueDifference
 
 FOUND_SOMETHING = 1
 
@@ -30,15 +30,15 @@ def options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace, context: Context) -> int:
     """Show the catalogue, or say where it differs from what the indexes serve."""
-    from torchenv.render.catalogue import catalogue_document, catalogue_text
+    from torchenv.render.catalogue import describe_catalogue, encode_catalogue
 
     catalogue = context.catalogue
     releases = catalogue.matching(arguments.version) if arguments.version else catalogue.releases
     if arguments.what == "show":
         if arguments.json:
-            context.print_json(catalogue_document(catalogue, releases))
+            context.print_json(encode_catalogue(catalogue, releases))
         else:
-            context.out(catalogue_text(releases))
+            context.out(describe_catalogue(releases))
         return 0
     return _update(context) if arguments.what == "update" else _check(context)
 
@@ -57,7 +57,7 @@ def _check(context: Context) -> int:
 
 def _update(context: Context) -> int:
     from torchenv.actions.update_catalogue import UNTOLD, corrections, write
-    from torchenv.catalogue.resources import laid_over
+    from torchenv.catalogue.resources import lay_over
     from torchenv.system.documents import Table
 
     differences = _differences(context)
@@ -65,7 +65,7 @@ def _update(context: Context) -> int:
     own, path = context.own_catalogue, context.own_catalogue_path
     if corrected:
         before = Table.from_toml(read_text(own, "the catalogue"), str(own)).raw() if own else {}
-        write(path, laid_over(before, corrected))
+        write(path, lay_over(before, corrected))
         context.say(f"wrote {path}")
     for each in differences:
         if each.code in UNTOLD:
@@ -76,7 +76,7 @@ def _update(context: Context) -> int:
     return 0
 
 
-def _differences(context: Context) -> tuple[Difference, ...]:
+def _differences(context: Context) -> tuple[CatalogueDifference, ...]:
     from torchenv.actions.catalogue import check
 
     root = context.environ.get("TORCHENV_TORCH_INDEX") or context.profile.index.torch

@@ -67,7 +67,7 @@ def run(arguments: Namespace, context: Context) -> int:
 
 def _scan(arguments: Namespace, context: Context) -> int:
     from torchenv.actions.checkpoints import roots_of, scan_and_record
-    from torchenv.render.checkpoints import checkpoints_document, scan_text
+    from torchenv.render.checkpoints import describe_scan, encode_checkpoints
     from torchenv.storage import place
 
     profile_roots = () if arguments.paths else context.profile.checkpoints.roots
@@ -82,26 +82,26 @@ def _scan(arguments: Namespace, context: Context) -> int:
         say=context.say,
     )
     if arguments.json:
-        context.print_json(checkpoints_document(scanned, context.now()))
+        context.print_json(encode_checkpoints(scanned, context.now()))
     else:
-        context.out(scan_text(scanned, lines, context.now()))
+        context.out(describe_scan(scanned, lines, context.now()))
     return _verdict(scanned)
 
 
 def _show(arguments: Namespace, context: Context) -> int:
-    from torchenv.actions.checkpoints import address_of, examine, recorded
-    from torchenv.render.checkpoints import checkpoints_document, show_text
+    from torchenv.actions.checkpoints import address_of, examine, read_recorded
+    from torchenv.render.checkpoints import describe_show, encode_checkpoints
     from torchenv.storage import place
 
     if arguments.paths:
         places = [place(address_of(each, context.cwd)) for each in arguments.paths]
         scanned = examine(places, context.store, system=context.system, say=context.say)
     else:
-        scanned = recorded(context.store, system=context.system)
+        scanned = read_recorded(context.store, system=context.system)
     if arguments.json:
-        context.print_json(checkpoints_document(scanned, context.now()))
+        context.print_json(encode_checkpoints(scanned, context.now()))
     else:
-        context.out(show_text(scanned, context.now()))
+        context.out(describe_show(scanned, context.now()))
     return _verdict(scanned)
 
 
@@ -112,7 +112,7 @@ def _verdict(scanned: Scanned) -> int:
 def _keep(arguments: Namespace, context: Context) -> int:
     from torchenv.actions.checkpoints import address_of
     from torchenv.actions.lifeboat import keep, release
-    from torchenv.render.checkpoints import kept_text
+    from torchenv.render.checkpoints import describe_kept
     from torchenv.workspace.records import as_json
 
     addresses = [address_of(each, context.cwd) for each in arguments.paths]
@@ -135,7 +135,7 @@ def _keep(arguments: Namespace, context: Context) -> int:
         )
         kept.append(as_json(keeping.kept))
         if not arguments.json:
-            context.out(kept_text(keeping, context.store.read().environments))
+            context.out(describe_kept(keeping, context.store.read().environments))
     if arguments.json:
         context.print_json({"schema": "torchenv.kept/1", "kept": kept})
     return 0
@@ -144,23 +144,23 @@ def _keep(arguments: Namespace, context: Context) -> int:
 def _verify(arguments: Namespace, context: Context) -> int:
     from torchenv.actions.checkpoints import address_of
     from torchenv.actions.lifeboat import verify
-    from torchenv.render.checkpoints import verified_document, verified_text
+    from torchenv.render.checkpoints import describe_verified, encode_verified
 
     addresses = tuple(address_of(each, context.cwd) for each in arguments.paths)
     kept, changes = verify(addresses, context.store, context.progress("hashing"))
     if arguments.json:
-        context.print_json(verified_document(kept, changes))
+        context.print_json(encode_verified(kept, changes))
     else:
-        context.out(verified_text(kept, changes))
+        context.out(describe_verified(kept, changes))
     return FOUND_SOMETHING if changes else 0
 
 
 def _downgrade(arguments: Namespace, context: Context) -> int:
     from torchenv.actions.checkpoints import address_of
-    from torchenv.actions.downgrade import Target, downgrade, downgrade_runs
-    from torchenv.render.checkpoints import copied_document, copied_text
+    from torchenv.actions.downgrade import DowngradeTarget, downgrade, downgrade_runs
+    from torchenv.render.checkpoints import describe_copied, encode_copied
 
-    target = Target.of(arguments.target, context.store.read(), context.system)
+    target = DowngradeTarget.of(arguments.target, context.store.read(), context.system)
     source = address_of(arguments.source, context.cwd)
     to = address_of(arguments.to, context.cwd) if arguments.to else None
     if to == source:
@@ -180,7 +180,7 @@ def _downgrade(arguments: Namespace, context: Context) -> int:
     else:
         copies = (downgrade(source, target, to=to, copy=arguments.copy, progress=progress),)
     if arguments.json:
-        context.print_json(copied_document(copies, refused))
+        context.print_json(encode_copied(copies, refused))
     else:
-        context.out(copied_text(copies, refused))
+        context.out(describe_copied(copies, refused))
     return NothingSuits.exit_code if refused else 0

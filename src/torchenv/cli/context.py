@@ -117,28 +117,28 @@ class Context:
     def own_catalogue(self) -> Path | None:
         """The user's own catalogue; one that was named must be there, that of the workspace need not be."""
         path = self.own_catalogue_path
-        return path if self._named_catalogue or path.is_file() else None
+        return path if self._catalogue_option or path.is_file() else None
 
     @property
     def own_catalogue_path(self) -> Path:
         """Where it is or would be: `--catalogue`, else TORCHENV_CATALOGUE, else in the workspace."""
-        named = self._named_catalogue
+        named = self._catalogue_option
         return self.cwd / named if named else self.root / "catalogue.toml"
 
     @property
-    def _named_catalogue(self) -> str | None:
+    def _catalogue_option(self) -> str | None:
         return getattr(self.arguments, "catalogue", None) or self.environ.get("TORCHENV_CATALOGUE")
 
     @cached_property
     def profile(self) -> Profile:
         """What is wanted: `--profile`, else TORCHENV_PROFILE, else the project's file, else the default."""
         from torchenv.profile.model import Profile
-        from torchenv.profile.packaged import packaged_profile
+        from torchenv.profile.packaged import read_packaged_profile
 
         path = self.profile_path
         if path is not None:
-            return Profile.from_toml(read_text(path, "the profile"), self._shown(path))
-        return Profile.from_toml(*packaged_profile(self._profile_name or "default"))
+            return Profile.from_toml(read_text(path, "the profile"), self._display_path(path))
+        return Profile.from_toml(*read_packaged_profile(self._profile_name or "default"))
 
     @cached_property
     def profile_path(self) -> Path | None:
@@ -154,7 +154,7 @@ class Context:
     def _profile_name(self) -> str | None:
         return getattr(self.arguments, "profile", None) or self.environ.get("TORCHENV_PROFILE")
 
-    def _shown(self, path: Path) -> str:
+    def _display_path(self, path: Path) -> str:
         return str(path.relative_to(self.cwd)) if path.is_relative_to(self.cwd) else str(path)
 
     @cached_property
@@ -170,14 +170,14 @@ class Context:
             return Host.from_json(read_text(self.cwd / files[0], "the host file"), files[0])
         host = self.probe()
         if getattr(self.arguments, "capability", None) is None and self._unknown_card(host):
-            from torchenv.host.probe.ask_torch import asked
+            from torchenv.host.probe.ask_torch import ask_torch
 
-            return asked(host, self.run)
+            return ask_torch(host, self.run)
         return host
 
     def _unknown_card(self, host: Host) -> bool:
         unknown = (each for each in host.nvidia.devices if each.compute_capability is None)
-        return any(self.catalogue.capability_named(each.name) is None for each in unknown)
+        return any(self.catalogue.find_capability(each.name) is None for each in unknown)
 
     def hosts(self, files: Sequence[str]) -> dict[str, Host]:
         """Read host files, by the names that people know them by: without folder and ending if that tells."""
@@ -191,14 +191,14 @@ class Context:
         }
 
     def environment(self, named: str | None, *, removed: bool = False) -> Environment:
-        """Give the environment that the user means, or the one in use; raises `TorchenvError`."""
+        """Return the environment that the user means, or the one in use; raises `TorchenvError`."""
         manifest = self.store.read()
         if named is not None:
             return manifest.find(named, removed=removed)
-        if manifest.in_use is None:
+        if manifest.active is None:
             hint = "name one, or make one with `torchenv create`"
             raise WorkspaceError(f"no environment is in use in {self.root}", hint=hint)
-        return manifest.in_use
+        return manifest.active
 
     def probe(self, *, sysroot: Path | None = None) -> Host:
         """Look at this machine."""
@@ -222,7 +222,7 @@ class Context:
     def _programs(self) -> Programs:
         from torchenv.system.process import Programs
 
-        return Programs({**self.inherited.network, **self.environ})
+        return Programs({**self.other_settings.network, **self.environ})
 
     @cached_property
     def network(self) -> Network:
@@ -310,12 +310,14 @@ class Context:
         return getattr(self.arguments, "offline", False)
 
     @cached_property
-    def inherited(self) -> Inherited:
+    def other_settings(self) -> Inherited:
         """What pip's and uv's own settings say, in variables and in files."""
-        from torchenv.installers.inherited import inherited
+        from torchenv.installers.inherited import read_inherited
 
         home = self.home or self.cwd
-        return inherited(self.environ, lambda path: path.read_text("utf-8"), system=sys.platform, home=home)
+        return read_inherited(
+            self.environ, lambda path: path.read_text("utf-8"), system=sys.platform, home=home
+        )
 
     @cached_property
     def outside(self) -> Outside:
@@ -339,7 +341,7 @@ class Context:
 
         return lambda environment: irreplaceable(environment, self.store, self.head, self.say)
 
-    def known(self, findings: Mapping[str, int] | None = None) -> Known:
+    def gather_known(self, findings: Mapping[str, int] | None = None) -> Known:
         """Gather what weighs in the advice alone; `findings` counts those of an audit by severity."""
         from torchenv.plan import Known
 
@@ -350,7 +352,7 @@ class Context:
             findings=findings or {},
         )
 
-    def warned(self, plan: Plan) -> Plan:
+    def add_warnings(self, plan: Plan) -> Plan:
         """Add to the warnings of a plan which checkpoints its torch cannot read."""
         # Without a workspace there is no record, and reading one costs a plan a tenth of its time.
         if plan.build is None or not self.root.is_dir():
@@ -363,10 +365,10 @@ class Context:
         return replace(plan, warnings=(*plan.warnings, *remarks))
 
     def _lifeboat(self) -> Lifeboat | None:
-        from torchenv.checkpoints.lifeboats import newest_kept
+        from torchenv.checkpoints.lifeboats import find_newest_kept
         from torchenv.plan import Lifeboat
 
-        kept = newest_kept(self.store.read())
+        kept = find_newest_kept(self.store.read())
         if kept is None or kept.saved is None:
             return None
         return Lifeboat(kept.path, max(self.now() - kept.saved, timedelta()))
@@ -377,14 +379,14 @@ class Context:
         return {"win32": "windows", "darwin": "darwin"}.get(sys.platform, "linux")
 
     def warn_of_surroundings(self, torch: str | None) -> None:
-        """Say what stands around an environment with this torch and may undo it."""
+        """Describe what stands around an environment with this torch and may undo it."""
         from torchenv.actions.surroundings import surroundings
 
         for problem in surroundings(self.environ, self.project, torch=torch):
             self.say(f"note: {problem.message}")
 
     def progress(self, doing: str) -> Callable[[int, int], None]:
-        """Tell a person at a terminal how far something has come, by bytes, on one line."""
+        """Describe a person at a terminal how far something has come, by bytes, on one line."""
 
         def tell(done: int, total: int) -> None:
             if sys.stderr.isatty() and not self.arguments.quiet and total:
@@ -394,14 +396,14 @@ class Context:
 
         return tell
 
-    def agreed(self, question: str) -> bool:
+    def ask_yes_no(self, question: str) -> bool:
         """Ask a person; where nobody answers, the answer is no."""
         self.say(f"{question} [y/N]")
         answer = sys.stdin.readline() if sys.stdin else ""
         return answer.strip().lower() in {"y", "yes"}
 
     def now(self) -> datetime:
-        """Give the time, in UTC and to the second."""
+        """Return the time, in UTC and to the second."""
         return datetime.now(UTC).replace(microsecond=0)
 
     def print_json(self, document: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from torchenv.cli.carrying import add_carrying, carried, like
+from torchenv.cli.carrying import add_carrying, collect_packages, like
 from torchenv.cli.context import Context
 from torchenv.cli.options import add_choice, wish
 from torchenv.errors import InputError, NothingSuits
@@ -15,7 +15,7 @@ from torchenv.plan import Build, Outcome, Plan, Question, Wish, resolve
 if TYPE_CHECKING:
     from torchenv.environment.inspect import Installation
     from torchenv.host.model import Host
-    from torchenv.packages import Carried
+    from torchenv.packages import CarriedPackages
     from torchenv.workspace.records import Environment
 
 
@@ -30,28 +30,28 @@ def options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace, context: Context) -> int:
     """Gather, decide, apply, report."""
-    from torchenv.render.plan import advice_text, decision_text, refusal_text
+    from torchenv.render.plan import describe_advice, describe_decision, describe_refusal
 
     host = context.host if arguments.dry_run else _host(context)
     model = like(context)
-    along = carried(context, model)
+    along = collect_packages(context, model)
     question = Question(
-        host=host, wish=_wish(context, along, host), catalogue=context.catalogue, known=context.known()
+        host=host, wish=_wish(context, along, host), catalogue=context.catalogue, known=context.gather_known()
     )
-    plan = context.warned(_decided(question, context))
-    context.say(decision_text(plan) if plan.build else refusal_text(plan))
+    plan = context.add_warnings(_decide(question, context))
+    context.say(describe_decision(plan) if plan.build else describe_refusal(plan))
     if context.profile.checkpoints.distributed and plan.build is not None:
-        context.say(advice_text(plan))
+        context.say(describe_advice(plan))
     if arguments.json and (arguments.dry_run or plan.build is None):
         context.print_json(plan.to_document())
     if plan.build is None:
         raise NothingSuits(f"nothing was made: {'; '.join(plan.why)}", hint=plan.hint)
-    along = _fitted(along, model, plan.build, context)
+    along = _fit_packages(along, model, plan.build, context)
     return 0 if arguments.dry_run else _make(plan, question, along, context)
 
 
 def _host(context: Context) -> Host:
-    """Give the machine that is planned for, with the interpreters and environments of the one that builds."""
+    """Return the machine that is planned for, with the interpreters of the one that builds."""
     if not context.arguments.host:
         return context.host
     described, here = context.host, context.probe()
@@ -64,7 +64,7 @@ def _host(context: Context) -> Host:
     return replace(described, pythons=here.pythons, environments=here.environments)
 
 
-def _wish(context: Context, along: Carried, host: Host) -> Wish:
+def _wish(context: Context, along: CarriedPackages, host: Host) -> Wish:
     """Ask the plan for the companions, too, that what goes along names."""
     from torchenv.packages import companions
 
@@ -73,21 +73,23 @@ def _wish(context: Context, along: Carried, host: Host) -> Wish:
     return replace(asked, packages=tuple(dict.fromkeys((*asked.packages, *more))))
 
 
-def _decided(question: Question, context: Context) -> Plan:
+def _decide(question: Question, context: Context) -> Plan:
     plan = resolve(question)
     if not question.wish.offline and plan.outcome is not Outcome.BLOCKED:
-        from torchenv.actions.ask_index import asked_again
+        from torchenv.actions.ask_index import replan_with_index
 
-        plan = asked_again(plan, question, context.fetch, context.run, pythons=context.pythons)
+        plan = replan_with_index(plan, question, context.fetch, context.run, pythons=context.pythons)
     if plan.build is not None and context.arguments.host:
         # The devices of another machine are not here to compute on.
         return replace(plan, build=replace(plan.build, unproven=True))
     return plan
 
 
-def _fitted(along: Carried, model: Installation | None, build: Build, context: Context) -> Carried:
-    """Say before anything is built what cannot go along, and refuse what contradicts the plan."""
-    from torchenv.actions.carry import bound_to_old_torch
+def _fit_packages(
+    along: CarriedPackages, model: Installation | None, build: Build, context: Context
+) -> CarriedPackages:
+    """Describe before anything is built what cannot go along, and refuse what contradicts the plan."""
+    from torchenv.actions.carry import list_bound_to_old_torch
     from torchenv.packages import refuse_conflicts
 
     platform = context.host.platform
@@ -97,26 +99,28 @@ def _fitted(along: Carried, model: Installation | None, build: Build, context: C
 
         asked = context.package_index or default_index(context.run, uv_program())
         index = None if context.arguments.offline else asked
-        along = bound_to_old_torch(along, model, build, platform=platform, index=index, fetch=context.fetch)
+        along = list_bound_to_old_torch(
+            along, model, build, platform=platform, index=index, fetch=context.fetch
+        )
     for each in (*(note.message for note in along.notes), *map(str, along.cannot_follow)):
         context.say(f"note: {each}")
     return along
 
 
-def _make(plan: Plan, question: Question, along: Carried, context: Context) -> int:
-    from torchenv.actions.create import Order, create
+def _make(plan: Plan, question: Question, along: CarriedPackages, context: Context) -> int:
+    from torchenv.actions.create import CreateOrder, create
     from torchenv.actions.surroundings import surroundings
-    from torchenv.render.environment import made_text, shown
+    from torchenv.render.environment import describe_made, encode_environment
 
     assert plan.build is not None
-    for constraint in context.inherited.forbidding(plan.build.requirements):
+    for constraint in context.other_settings.forbidding(plan.build.requirements):
         context.say(f"note: ignored, though it forbids what is planned: {constraint}")
     around = surroundings(context.environ, context.project, torch=plan.build.torch)
     told = {each.code for each in plan.warnings}
     for problem in around:
         if problem.code not in told:
             context.say(f"note: {problem.message}")
-    order = Order(
+    order = CreateOrder(
         plan=plan,
         host=question.host,
         profile=context.profile,
@@ -125,15 +129,15 @@ def _make(plan: Plan, question: Question, along: Carried, context: Context) -> i
         companions=question.wish.packages,
         by_hand=question.wish.by_hand,
         package_index=context.package_index,
-        ignored=context.inherited.ignored,
+        ignored=context.other_settings.ignored,
         around=around,
     )
     made = create(order, context.ports)
     if context.arguments.json:
-        context.say(made_text(made, order, program=context.program))
-        context.print_json(shown(made.environment, context.store))
+        context.say(describe_made(made, order, program=context.program))
+        context.print_json(encode_environment(made.environment, context.store))
     else:
-        context.out(made_text(made, order, program=context.program))
+        context.out(describe_made(made, order, program=context.program))
     if context.arguments.use:
         _use(made.environment, context)
     return 0
@@ -141,9 +145,11 @@ def _make(plan: Plan, question: Question, along: Carried, context: Context) -> i
 
 def _use(environment: Environment, context: Context) -> None:
     from torchenv.actions.switch import use
-    from torchenv.render.switch import switch_text
+    from torchenv.render.switch import describe_switch
 
     proof = context.profile.smoke.required
     switched = use(str(environment.number), context.store, context.outside, why="create", proof=proof)
     # With --json the document on stdout is what was made.
-    (context.say if context.arguments.json else context.out)(switch_text(switched, program=context.program))
+    (context.say if context.arguments.json else context.out)(
+        describe_switch(switched, program=context.program)
+    )

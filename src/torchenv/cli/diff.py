@@ -17,13 +17,13 @@ def options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace, context: Context) -> int:
     """Compare packages, backend and interpreter."""
     from torchenv.actions.diff import diff
-    from torchenv.render.status import diff_document, diff_text
+    from torchenv.render.status import describe_diff, encode_diff
 
     before = context.environment(arguments.before, removed=True)
     after = context.environment(arguments.after, removed=True)
     differences = diff(before, after, context.store)
     if arguments.json:
-        context.print_json(diff_document(before, after, differences))
+        context.print_json(encode_diff(before, after, differences))
     else:
-        context.out(diff_text(differences) or f"environments {before} and {after} hold the same")
+        context.out(describe_diff(differences) or f"environments {before} and {after} hold the same")
     return 0

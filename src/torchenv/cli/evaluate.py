@@ -26,7 +26,7 @@ def run(arguments: Namespace, context: Context) -> int:
     from platform import node
 
     from torchenv.actions.evaluate import Comparison, evaluate
-    from torchenv.render.proofs import evaluation_document, evaluation_text
+    from torchenv.render.proofs import describe_evaluation, encode_evaluation
 
     new = context.environment(arguments.environment)
     comparison = Comparison(
@@ -39,15 +39,15 @@ def run(arguments: Namespace, context: Context) -> int:
     )
     evaluated = evaluate(comparison, context.ports)
     if arguments.json:
-        context.print_json(evaluation_document(evaluated))
+        context.print_json(encode_evaluation(evaluated))
     else:
-        context.out(evaluation_text(evaluated))
-    return 0 if evaluated.passed else FOUND_SOMETHING
+        context.out(describe_evaluation(evaluated))
+    return 0 if evaluated.has_passed else FOUND_SOMETHING
 
 
 def _old(named: str | None, new: Environment, context: Context) -> Environment:
     manifest = context.store.read()
-    old = manifest.find(named) if named else manifest.in_use
+    old = manifest.find(named) if named else manifest.active
     if named is None and old == new:
         old = manifest.rollback_target(lambda _: True)
     if old is None or old == new:

@@ -20,7 +20,7 @@ def run(arguments: Namespace, context: Context) -> int:
     from torchenv.render.dockerfile import dockerfile
 
     project = Project.of(context)
-    locked = project.needed()
+    locked = project.require_lock_set()
     target = locked.target(arguments.dockerfile)
     project.proven(target)
     text = dockerfile(target, uv=locked.uv)

@@ -19,7 +19,7 @@ def run(arguments: Namespace, context: Context) -> int:
     from torchenv.actions.sources import bring
 
     project = Project.of(context)
-    target = project.needed().target(arguments.target)
+    target = project.require_lock_set().target(arguments.target)
     directory = context.cwd / arguments.directory
     files = bring(project.lock(target), directory, context.network.download, context.say)
     context.say(f"{len(files)} files of target {target} are in {directory}")

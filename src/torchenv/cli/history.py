@@ -14,11 +14,11 @@ def options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace, context: Context) -> int:
     """Print what the manifest tells, the oldest first."""
-    from torchenv.render.switch import history_document, history_text
+    from torchenv.render.switch import describe_history, encode_history
 
     manifest = context.store.read()
     if arguments.json:
-        context.print_json(history_document(manifest))
+        context.print_json(encode_history(manifest))
     else:
-        context.out(history_text(manifest) or f"nothing was switched in {context.root} yet")
+        context.out(describe_history(manifest) or f"nothing was switched in {context.root} yet")
     return 0

@@ -7,18 +7,18 @@ from contextlib import suppress
 
 from torchenv.cli.context import PROJECT_FILE, Context
 from torchenv.errors import InputError
-from torchenv.profile.packaged import packaged_profile, profile_names
+from torchenv.profile.packaged import list_profile_names, read_packaged_profile
 
 
 def options(parser: ArgumentParser) -> None:
     """Declare what the command takes."""
-    known = ", ".join(profile_names())
+    known = ", ".join(list_profile_names())
     parser.add_argument("--profile", metavar="NAME", default="default", help=f"begin with one of {known}")
 
 
 def run(arguments: Namespace, context: Context) -> int:
     """Write the file, which must not be there yet."""
-    text, _ = packaged_profile(arguments.profile)
+    text, _ = read_packaged_profile(arguments.profile)
     path = (context.project or context.cwd) / PROJECT_FILE
     try:
         with path.open("x", encoding="utf-8") as file:

@@ -22,7 +22,9 @@ def run(arguments: Namespace, context: Context) -> int:
         document = {"schema": "torchenv.list/1", "current": manifest.current, "environments": environments}
         context.print_json(document)
         return 0
-    from torchenv.render.environment import list_text
+    from torchenv.render.environment import describe_list
 
-    context.out(list_text(manifest) or f"no environments in {context.root} yet: `torchenv create` makes one")
+    context.out(
+        describe_list(manifest) or f"no environments in {context.root} yet: `torchenv create` makes one"
+    )
     return 0

@@ -14,7 +14,7 @@ from torchenv.errors import InputError
 from torchenv.lockfile.lockset import FILE, Decided, LockSet
 
 if TYPE_CHECKING:
-    from torchenv.actions.lock import Order
+    from torchenv.actions.lock import LockOrder
     from torchenv.lockfile.lock import Lock
 
 FOUND_SOMETHING = 1
@@ -51,12 +51,12 @@ def run(arguments: Namespace, context: Context) -> int:
     if arguments.check:
         return _check(project, context)
     if arguments.mirror:
-        return _mirrored(project, context)
+        return _rewrite_to_mirror(project, context)
     return _lock(_with_hosts(project, context), context)
 
 
 def _check(project: Project, context: Context) -> int:
-    found = project.locked
+    found = project.lock_set
     nothing = [f"there is no {FILE}: nothing was locked yet"]
     drifted = nothing if found is None else _drift(found, project, context)
     if context.arguments.json:
@@ -70,19 +70,19 @@ def _drift(found: LockSet, project: Project, context: Context) -> list[str]:
     from torchenv.lockfile.lockset import drift
 
     def now() -> dict[str, Decided]:
-        from torchenv.actions.lock import decided, decision
+        from torchenv.actions.lock import decide_targets, decision
 
-        return {name: decision(plan) for name, plan in decided(_order(project, context)).items()}
+        return {name: decision(plan) for name, plan in decide_targets(_order(project, context)).items()}
 
-    if project.wanted != found.wanted:
+    if project.wish != found.wanted:
         # What was locked was read then; what is new may be no profile at all, which is no drift.
         _ = project.profile
     digest = context.catalogue_digest
-    return list(drift(found, project.wanted, catalogue=digest, content=project.content, now=now))
+    return list(drift(found, project.wish, catalogue=digest, content=project.content, now=now))
 
 
 def _with_hosts(project: Project, context: Context) -> Project:
-    """Give the project with the targets that the named hosts need, which are written only with the locks."""
+    """Return the project with the targets that the named hosts need, written only with the locks."""
     files = context.arguments.host or ()
     if not files:
         return project
@@ -93,9 +93,9 @@ def _with_hosts(project: Project, context: Context) -> Project:
     profile = project.profile
     wish = wish_of(profile, torch_index=context.torch_index(profile))
     found = fleet(context.hosts(files), wish, context.catalogue)
-    for member in found.left_out:
+    for member in found.unserved:
         context.say(f"note: no target serves {member.name}: {member.reason}")
-    needed = found.needed(profile)
+    needed = found.list_missing_targets(profile)
     for each in needed:
         context.say(f"target {each.name} is added: {each.platform}, Python {each.python}, {each.backend}")
     return replace(project, text=add_targets(project.text, needed)) if needed else project
@@ -103,7 +103,7 @@ def _with_hosts(project: Project, context: Context) -> Project:
 
 def _lock(project: Project, context: Context) -> int:
     from torchenv.actions.lock import lock, write
-    from torchenv.render.lock import locked_document, locked_text
+    from torchenv.render.lock import describe_locked, encode_locked
     from torchenv.system.disk import Disk
 
     order = _order(project, context)
@@ -114,22 +114,22 @@ def _lock(project: Project, context: Context) -> int:
         disk = Disk()
         if project.text != read_text(project.directory / PROJECT_FILE, "the profile"):
             disk.put(project.directory / PROJECT_FILE, project.text)
-        write(project.directory, locked, project.locked, disk)
+        write(project.directory, locked, project.lock_set, disk)
     if context.arguments.json:
-        context.print_json(locked_document(locked, order.before, written=not context.arguments.dry_run))
+        context.print_json(encode_locked(locked, order.before, written=not context.arguments.dry_run))
     else:
-        context.out(locked_text(locked, order.before, written=not context.arguments.dry_run))
+        context.out(describe_locked(locked, order.before, written=not context.arguments.dry_run))
     return 0
 
 
-def _mirrored(project: Project, context: Context) -> int:
+def _rewrite_to_mirror(project: Project, context: Context) -> int:
     """Rewrite the locks there are to a mirror that has the same files."""
     from torchenv.actions.lock import Locked, write
     from torchenv.actions.sources import Mirror, at_mirror
-    from torchenv.render.lock import locked_document, locked_text
+    from torchenv.render.lock import describe_locked, encode_locked
     from torchenv.system.disk import Disk
 
-    found, root = project.needed(), context.arguments.mirror.rstrip("/")
+    found, root = project.require_lock_set(), context.arguments.mirror.rstrip("/")
     mirror = Mirror(torch=f"{root}/whl", packages=f"{root}/simple")
     before = {each.name: project.lock(each) for each in found.targets if each.lock}
     locks, targets = {}, []
@@ -144,16 +144,16 @@ def _mirrored(project: Project, context: Context) -> int:
     if written:
         write(project.directory, locked, found, Disk())
     if context.arguments.json:
-        context.print_json(locked_document(locked, before, written=written))
+        context.print_json(encode_locked(locked, before, written=written))
     else:
-        context.out(locked_text(locked, before, written=written))
+        context.out(describe_locked(locked, before, written=written))
     return 0
 
 
-def _order(project: Project, context: Context) -> Order:
+def _order(project: Project, context: Context) -> LockOrder:
     from importlib.metadata import version
 
-    from torchenv.actions.lock import Order
+    from torchenv.actions.lock import LockOrder
     from torchenv.packages import of_profile
 
     def read(path: Path) -> str:
@@ -167,10 +167,10 @@ def _order(project: Project, context: Context) -> Order:
     carried = of_profile(profile.packages, PROJECT_FILE, project.directory, read, catalogue)
     for note in carried.notes:
         context.say(f"note: {note.message}")
-    given, found = context.arguments.upgrade or [], project.locked
-    return Order(
+    given, found = context.arguments.upgrade or [], project.lock_set
+    return LockOrder(
         profile=profile,
-        wanted=project.wanted,
+        wanted=project.wish,
         carried=carried,
         catalogue=catalogue,
         catalogue_digest=context.catalogue_digest,
@@ -178,14 +178,14 @@ def _order(project: Project, context: Context) -> Order:
         torch_index=context.torch_index(profile),
         package_index=context.package_index,
         before=_before(project),
-        same=bool(found and found.made_from(project.wanted, context.catalogue_digest)),
+        same=bool(found and found.is_made_from(project.wish, context.catalogue_digest)),
         upgrade=None if True in given else frozenset(given),
     )
 
 
 def _before(project: Project) -> dict[str, Lock]:
-    """Give the locks there are; one that was changed by hand, or that is gone, is made anew."""
-    found = project.locked
+    """Return the locks there are; one that was changed by hand, or that is gone, is made anew."""
+    found = project.lock_set
     targets = [each for each in found.targets if each.lock] if found else []
     locks = {}
     for target in targets:

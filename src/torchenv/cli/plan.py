@@ -28,20 +28,23 @@ def run(arguments: Namespace, context: Context) -> int:
     if arguments.host and len(arguments.host) > 1:
         return _of_fleet(asked, context)
     question = Question(
-        host=context.host, wish=asked, catalogue=context.catalogue, known=context.known(_findings(arguments))
+        host=context.host,
+        wish=asked,
+        catalogue=context.catalogue,
+        known=context.gather_known(_findings(arguments)),
     )
     plan = resolve(question)
     if arguments.online:
-        from torchenv.actions.ask_index import asked_again
+        from torchenv.actions.ask_index import replan_with_index
 
-        plan = asked_again(plan, question, context.fetch, context.run, pythons=context.pythons)
-    plan = context.warned(plan)
+        plan = replan_with_index(plan, question, context.fetch, context.run, pythons=context.pythons)
+    plan = context.add_warnings(plan)
     if arguments.json:
         context.print_json(plan.to_document())
     else:
-        from torchenv.render.plan import plan_text
+        from torchenv.render.plan import describe_plan
 
-        context.out(plan_text(plan))
+        context.out(describe_plan(plan))
     return NothingSuits.exit_code if plan.outcome is Outcome.BLOCKED else 0
 
 
@@ -57,21 +60,21 @@ def _tell_version_from_hosts(arguments: Namespace, context: Context) -> None:
 def _of_fleet(asked: Wish, context: Context) -> int:
     """Plan for several machines at once; their own interpreters are the ones that are taken."""
     from torchenv.plan.fleet import fleet
-    from torchenv.render.fleet import fleet_text
+    from torchenv.render.fleet import describe_fleet
 
     found = fleet(context.hosts(context.arguments.host), asked, context.catalogue)
     if context.arguments.json:
         context.print_json(found.to_document())
     else:
-        context.out(fleet_text(found))
-    return NothingSuits.exit_code if found.left_out else 0
+        context.out(describe_fleet(found))
+    return NothingSuits.exit_code if found.unserved else 0
 
 
 def _findings(arguments: Namespace) -> Counter[str]:
     """Count what an audit of the paths finds, by severity."""
     findings: Counter[str] = Counter()
     if arguments.audit:
-        from torchenv.cli.audit import audited
+        from torchenv.cli.audit import audit_paths
 
-        findings.update(str(each.severity) for each in audited(arguments.audit).findings)
+        findings.update(str(each.severity) for each in audit_paths(arguments.audit).findings)
     return findings

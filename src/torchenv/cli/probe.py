@@ -31,9 +31,9 @@ def run(arguments: Namespace, context: Context) -> int:
     elif arguments.json:
         context.out(document)
     else:
-        from torchenv.render.host import host_text
+        from torchenv.render.host import describe_host
 
-        context.out(host_text(host))
+        context.out(describe_host(host))
     return 0
 
 

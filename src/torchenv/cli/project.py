@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchenv.cli.context import PROJECT_FILE, Context, read_text
 from torchenv.errors import InputError
-from torchenv.lockfile.lockset import FILE, LockedTarget, LockSet, digest, wanted_of
+from torchenv.lockfile.lockset import FILE, LockedTarget, LockSet, digest, read_wish
 from torchenv.system.documents import Table
 
 if TYPE_CHECKING:
@@ -42,24 +42,24 @@ class Project:
         return Profile.from_toml(self.text, PROJECT_FILE)
 
     @cached_property
-    def wanted(self) -> Mapping[str, Any]:
+    def wish(self) -> Mapping[str, Any]:
         """What of that decides what is locked."""
-        return wanted_of(Table.from_toml(self.text, PROJECT_FILE), self.directory)
+        return read_wish(Table.from_toml(self.text, PROJECT_FILE), self.directory)
 
     @cached_property
-    def locked(self) -> LockSet | None:
+    def lock_set(self) -> LockSet | None:
         """What ties its locks, if it was ever locked."""
         content = self.content(FILE)
         return None if content is None else LockSet.from_toml(content.decode("utf-8", "replace"), FILE)
 
-    def needed(self) -> LockSet:
-        """Give what ties its locks; raises `InputError` where there is nothing yet."""
-        if self.locked is None:
+    def require_lock_set(self) -> LockSet:
+        """Return what ties its locks; raises `InputError` where there is nothing yet."""
+        if self.lock_set is None:
             raise InputError(f"there is no {FILE} in {self.directory}", hint="`torchenv lock` writes one")
-        return self.locked
+        return self.lock_set
 
     def content(self, name: str) -> bytes | None:
-        """Give a file of the project as it is; None where it is not there."""
+        """Return a file of the project as it is; None where it is not there."""
         try:
             return (self.directory / name).read_bytes()
         except FileNotFoundError:
@@ -73,7 +73,7 @@ class Project:
         return held is not None and digest(held) == target.lock
 
     def proven(self, target: LockedTarget) -> bytes:
-        """Give the lock of a target; raises `InputError` where it is not the one that was locked."""
+        """Return the lock of a target; raises `InputError` where it is not the one that was locked."""
         if target.lock is None:
             raise InputError(f"target {target.name} has no lock: {target.unsupported}")
         held = self.content(target.file)
@@ -88,7 +88,7 @@ class Project:
         return held
 
     def lock(self, target: LockedTarget) -> Lock:
-        """Give the lock of a target, read."""
+        """Return the lock of a target, read."""
         from torchenv.lockfile.lock import Lock
 
         return Lock.parse(self.proven(target).decode("utf-8", "replace"), target.file)

@@ -18,7 +18,7 @@ def add_proving(parser: ArgumentParser) -> None:
 
 
 def working_directory(context: Context) -> Path:
-    """Give the directory that the profile's commands are written for: that of its file."""
+    """Return the directory that the profile's commands are written for: that of its file."""
     if context.profile_path is not None:
         return context.profile_path.parent.resolve()
     return context.project or context.cwd

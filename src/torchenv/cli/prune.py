@@ -24,12 +24,12 @@ def options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace, context: Context) -> int:
     """Remove what may go, and say why the rest stays."""
     from torchenv.actions.remove import Pruning, prune
-    from torchenv.render.status import pruned_text
+    from torchenv.render.status import describe_pruned
 
     pruning = Pruning.of(arguments.keep, arguments.older_than, context.now())
     irreplaceable = context.irreplaceable(force=arguments.force)
     pruned = prune(pruning, context.store, context.running, irreplaceable, dry_run=arguments.dry_run)
-    context.out(pruned_text(pruned, dry_run=arguments.dry_run))
+    context.out(describe_pruned(pruned, dry_run=arguments.dry_run))
     return 0
 
 

@@ -18,18 +18,18 @@ def options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace, context: Context) -> int:
     """Gather, and print or write the page; nothing else is changed."""
-    from torchenv.cli.audit import audited
-    from torchenv.render.report import Standing, report_html, report_text
+    from torchenv.cli.audit import audit_paths
+    from torchenv.render.report import ReportData, describe_report, report_html
 
-    standing = Standing(
+    standing = ReportData(
         at=context.now(),
         root=str(context.root),
         host=context.host,
         manifest=context.store.read(),
-        audit=audited(arguments.audit) if arguments.audit else None,
+        audit=audit_paths(arguments.audit) if arguments.audit else None,
     )
     if arguments.html is None:
-        context.out(report_text(standing))
+        context.out(describe_report(standing))
         return 0
     path = context.cwd / arguments.html
     try:

@@ -23,9 +23,9 @@ def options(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace, context: Context) -> int:
-    """Say what cannot be read there, switch back, and tell what that means."""
+    """Describe what cannot be read there, switch back, and tell what that means."""
     from torchenv.actions.switch import rollback, way_back
-    from torchenv.checkpoints.lifeboats import told
+    from torchenv.checkpoints.lifeboats import describe_run
 
     named = arguments.environment
     # What is done at once needs no advice.
@@ -36,9 +36,9 @@ def run(arguments: Namespace, context: Context) -> int:
         for each in said:
             context.say(each)
         for run in manifest.runs:
-            for line in told(run, target, advice=advice):
+            for line in describe_run(run, target, advice=advice):
                 context.say(line)
-        if not context.agreed(f"switch back to environment {target} ({target.path})?"):
+        if not context.ask_yes_no(f"switch back to environment {target} ({target.path})?"):
             context.say("nothing was switched")
             return 0
         named = str(target.number)
@@ -51,32 +51,32 @@ def run(arguments: Namespace, context: Context) -> int:
 
 def show_switch(switched: Switched, context: Context, copied: Mapping[str, Any] | None = None) -> None:
     """Print a move of the pointer; `copied` is what the document says besides."""
-    from torchenv.render.switch import switch_document, switch_text
+    from torchenv.render.switch import describe_switch, encode_switch
 
     if context.arguments.json:
         # Only the document names every checkpoint, which takes the whole index.
-        from torchenv.actions.left_behind import left_behind
+        from torchenv.actions.left_behind import find_unreadable_runs
 
-        document = switch_document(switched, left_behind(switched, context.store, context.system))
+        document = encode_switch(switched, find_unreadable_runs(switched, context.store, context.system))
         context.print_json({**document, **(copied or {})})
     else:
-        context.out(switch_text(switched, program=context.program))
+        context.out(describe_switch(switched, program=context.program))
 
 
 def _with_checkpoints(switched: Switched, context: Context) -> int:
-    from torchenv.actions.left_behind import copied_along
+    from torchenv.actions.left_behind import copy_newest_saves
     from torchenv.errors import NothingSuits
-    from torchenv.render.checkpoints import copied_document, copied_text
+    from torchenv.render.checkpoints import describe_copied, encode_copied
 
-    copies, refused = copied_along(
+    copies, refused = copy_newest_saves(
         switched,
         context.store,
         system=context.system,
         progress=context.progress("copying"),
         say=context.say,
     )
-    document = copied_document(copies, refused)
+    document = encode_copied(copies, refused)
     show_switch(switched, context, {"copies": document["copies"], "refused": document["refused"]})
     if not context.arguments.json:
-        context.out(copied_text(copies, refused))
+        context.out(describe_copied(copies, refused))
     return NothingSuits.exit_code if refused else 0

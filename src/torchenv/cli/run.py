@@ -23,14 +23,14 @@ def options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace, context: Context) -> int:
     """Start the command with the environment activated; its exit code and signals are its own."""
-    from torchenv.actions.run import activated
+    from torchenv.actions.run import build_environ
     from torchenv.system.process import Command, become
 
     words = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not words:
         raise InputError("there is no command to run", hint="write `torchenv run -- python train.py`")
     environment = context.environment(arguments.environment)
-    variables = activated(environment, context.store, context.environ)
+    variables = build_environ(environment, context.store, context.environ)
     if (target := arguments.write_for or context.profile.checkpoints.write_for) is not None:
         from torchenv.actions.write_for import write_for
 

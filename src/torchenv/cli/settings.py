@@ -18,7 +18,7 @@ def workspace(
     exists: Callable[[Path], bool],
     user_data: Callable[[], Path],
 ) -> Path:
-    """Give the workspace: `--root`, else `TORCHENV_HOME`, else the project's own, else the user's.
+    """Return the workspace: `--root`, else `TORCHENV_HOME`, else the project's own, else the user's.
 
     `user_data` gives the user's directory for torchenv's data, and is asked only outside any project.
     """
@@ -30,7 +30,7 @@ def workspace(
 
 
 def project_directory(cwd: Path, *, home: Path | None, exists: Callable[[Path], bool]) -> Path | None:
-    """Give the nearest directory upwards that a project lives in; never the home directory or the root."""
+    """Return the nearest directory upwards that a project lives in; never the home directory or the root."""
     for directory in (cwd, *cwd.parents):
         if directory not in (home, directory.parent) and any(
             exists(directory / mark) for mark in PROJECT_MARKS

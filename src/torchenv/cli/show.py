@@ -15,11 +15,11 @@ def options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace, context: Context) -> int:
     """Print what is recorded of one environment."""
-    from torchenv.render.environment import show_text, shown
+    from torchenv.render.environment import describe_show, encode_environment
 
     environment = context.environment(arguments.environment, removed=True)
     if arguments.json:
-        context.print_json(shown(environment, context.store))
+        context.print_json(encode_environment(environment, context.store))
     else:
-        context.out(show_text(environment, context.store))
+        context.out(describe_show(environment, context.store))
     return 0

@@ -21,7 +21,7 @@ def run(arguments: Namespace, context: Context) -> int:
     from platform import node
 
     from torchenv.actions.smoke import Trial, smoke
-    from torchenv.render.proofs import smoke_document, smoke_text
+    from torchenv.render.proofs import describe_smoke, encode_smoke
 
     environment = context.environment(arguments.environment)
     trial = Trial(
@@ -36,7 +36,7 @@ def run(arguments: Namespace, context: Context) -> int:
     )
     smoked = smoke(trial, context.ports)
     if arguments.json:
-        context.print_json(smoke_document(smoked))
+        context.print_json(encode_smoke(smoked))
     else:
-        context.out(smoke_text(smoked))
+        context.out(describe_smoke(smoked))
     return 0 if smoked.proof.passed else FOUND_SOMETHING

@@ -15,11 +15,11 @@ def options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace, context: Context) -> int:
     """Look and tell; nothing is changed."""
     from torchenv.actions.status import status
-    from torchenv.render.status import status_document, status_text
+    from torchenv.render.status import describe_status, encode_status
 
     found = status(context.store, context.environ, context.project, context.running)
     if arguments.json:
-        context.print_json(status_document(found, context.root))
+        context.print_json(encode_status(found, context.root))
     else:
-        context.out(status_text(found, context.root))
+        context.out(describe_status(found, context.root))
     return 0

@@ -13,7 +13,7 @@ from torchenv.errors import InputError
 from torchenv.lockfile.lockset import LockSet
 
 if TYPE_CHECKING:
-    from torchenv.actions.create import Made
+    from torchenv.actions.create import CreateOutcome
     from torchenv.actions.ports import Ports
     from torchenv.lockfile.lock import Lock
     from torchenv.lockfile.lockset import LockedTarget
@@ -37,42 +37,42 @@ def options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace, context: Context) -> int:
     """Look whether it is there already; else decide, build and prove."""
-    from torchenv.actions.built import built_already
+    from torchenv.actions.built import find_built
 
     project = Project.of(context)
-    locked = project.needed()
+    locked = project.require_lock_set()
     _tell_of_drift(locked, project, context)
     locks = _digests(locked, arguments.target, project)
-    environment = built_already(locks, context.store.read(), context.store)
+    environment = find_built(locks, context.store.read(), context.store)
     if environment is not None:
-        return _finished(environment, context, made=False)
-    fit = _suited(locked, project, context)
+        return _finish(environment, context, made=False)
+    fit = _choose_target(locked, project, context)
     if arguments.dry_run:
         if arguments.json:
             context.print_json({**fit.plan.to_document(), "target": fit.target.name})
         else:
             context.out(f"target {fit.target} would be built from {fit.target.file}")
         return 0
-    made = _built(fit, project, context)
-    return _finished(made.environment, context, made=made.new)
+    made = _build(fit, project, context)
+    return _finish(made.environment, context, made=made.new)
 
 
 def _tell_of_drift(locked: LockSet, project: Project, context: Context) -> None:
     # What was locked is built all the same, even where a file that the profile names is not at hand.
     with suppress(InputError):
-        if locked.wanted != project.wanted:
+        if locked.wanted != project.wish:
             said = "the profile is no longer what was locked, and the locks are built as they are"
             context.say(f"note: {said}: `torchenv lock --check` says what has changed")
 
 
 def _digests(locked: LockSet, named: str | None, project: Project) -> frozenset[str]:
-    """Give the digests of the locks that may be built here, of those that are as they were locked."""
+    """Return the digests of the locks that may be built here, of those that are as they were locked."""
     targets = [locked.target(named)] if named is not None else locked.targets
     return frozenset(each.lock for each in targets if each.lock and project.holds(each))
 
 
-def _suited(locked: LockSet, project: Project, context: Context) -> Fit:
-    from torchenv.actions.sync import suited
+def _choose_target(locked: LockSet, project: Project, context: Context) -> Fit:
+    from torchenv.actions.sync import choose_target
     from torchenv.plan import Question
     from torchenv.plan.targets import wish_of
 
@@ -80,17 +80,17 @@ def _suited(locked: LockSet, project: Project, context: Context) -> Fit:
     torch_index = context.torch_index(profile)
     wish = replace(wish_of(profile, torch_index=torch_index), offline=context.arguments.offline)
     ask = Question(host=context.host, wish=wish, catalogue=context.catalogue)
-    return suited(locked, ask, context.arguments.target, torch_index=torch_index)
+    return choose_target(locked, ask, context.arguments.target, torch_index=torch_index)
 
 
-def _built(fit: Fit, project: Project, context: Context) -> Made:
-    from torchenv.actions.create import Order, create
-    from torchenv.render.environment import made_text
+def _build(fit: Fit, project: Project, context: Context) -> CreateOutcome:
+    from torchenv.actions.create import CreateOrder, create
+    from torchenv.render.environment import describe_made
 
     lock = project.lock(fit.target)
     context.say(f"target {fit.target}")
     family = context.catalogue.family & lock.versions.keys()
-    order = Order(
+    order = CreateOrder(
         plan=fit.plan,
         host=context.host,
         profile=project.profile,
@@ -98,23 +98,23 @@ def _built(fit: Fit, project: Project, context: Context) -> Made:
         companions=tuple(sorted(family - {"torch"})),
         by_hand=context.arguments.target is not None,
         lock=lock,
-        ignored=context.inherited.ignored,
+        ignored=context.other_settings.ignored,
     )
     made = create(order, _ports(lock, fit.target, context))
     if made.new:
-        context.say(made_text(made, order, program=context.program))
+        context.say(describe_made(made, order, program=context.program))
     return made
 
 
 def _ports(lock: Lock, target: LockedTarget, context: Context) -> Ports:
-    """Give the ports, with an installer that takes the files from where the user says they are."""
+    """Return the ports, with an installer that takes the files from where the user says they are."""
     from torchenv.actions.sources import Mirror, at_mirror, from_directory, refuse_vanished
-    from torchenv.installers.moved import Moved
+    from torchenv.installers.moved import RelocatedInstaller
 
     ports = context.ports
     if context.arguments.wheels is not None:
         elsewhere = from_directory(lock, context.cwd / context.arguments.wheels)
-        return replace(ports, installer=Moved(ports.installer, lambda _: elsewhere))
+        return replace(ports, installer=RelocatedInstaller(ports.installer, lambda _: elsewhere))
     if context.arguments.offline:
         return ports
     mirror = Mirror(
@@ -123,30 +123,32 @@ def _ports(lock: Lock, target: LockedTarget, context: Context) -> Ports:
     )
     if mirror != Mirror():
         elsewhere = at_mirror(lock, mirror, target.backend or "", context.fetch)
-        return replace(ports, installer=Moved(ports.installer, lambda _: elsewhere))
+        return replace(ports, installer=RelocatedInstaller(ports.installer, lambda _: elsewhere))
     refuse_vanished(lock, context.fetch, context.say)
     return ports
 
 
 def _use(environment: Environment, context: Context) -> bool:
     from torchenv.actions.switch import use
-    from torchenv.render.switch import switch_text
+    from torchenv.render.switch import describe_switch
 
     proof = context.profile.smoke.required
     switched = use(str(environment.number), context.store, context.outside, why="sync", proof=proof)
-    if switched.moved:
-        context.say(switch_text(switched, program=context.program))
-    return switched.moved
+    if switched.has_moved:
+        context.say(describe_switch(switched, program=context.program))
+    return switched.has_moved
 
 
-def _finished(environment: Environment, context: Context, *, made: bool) -> int:
+def _finish(environment: Environment, context: Context, *, made: bool) -> int:
     if not made:
         context.say(f"environment {environment} equals its lock: nothing was made")
     switched = context.arguments.use and _use(environment, context)
     if context.arguments.json:
-        from torchenv.render.environment import shown
+        from torchenv.render.environment import encode_environment
 
-        context.print_json({**shown(environment, context.store), "made": made, "switched": switched})
+        context.print_json(
+            {**encode_environment(environment, context.store), "made": made, "switched": switched}
+        )
     else:
         context.out(str(environment.number))
     return 0

@@ -17,13 +17,13 @@ def options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace, context: Context) -> int:
     """Read every file, and list what is not as it was."""
-    from torchenv.actions.verify import verified
-    from torchenv.render.status import findings_document
+    from torchenv.actions.verify import verify_environment
+    from torchenv.render.status import encode_findings
 
     environment = context.environment(arguments.environment)
-    findings = verified(environment, context.store, context.progress("reading"))
+    findings = verify_environment(environment, context.store, context.progress("reading"))
     if arguments.json:
-        context.print_json(findings_document(environment, findings))
+        context.print_json(encode_findings(environment, findings))
     else:
         context.out("\n".join(map(str, findings)) or f"environment {environment} is as it was, file by file")
     return FOUND_SOMETHING if findings else 0

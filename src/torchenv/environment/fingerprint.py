@@ -12,14 +12,14 @@ from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 
-from torchenv.environment.inspect import Installation, Layout, recorded_digests
+from torchenv.environment.inspect import Installation, Layout, read_recorded_digests
 
 # Other environments and the cache of a conda base lie inside it, and are none of its own.
 _CONDA_OTHERS = frozenset({"envs", "pkgs"})
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileEntry:
     """One file. `content` is `sha256:…`, `-> target` of a link, or empty where RECORD vouches for it."""
 
     size: int
@@ -35,7 +35,7 @@ class Entry:
 class Fingerprint:
     """What was in an environment; `entries` go by paths relative to it, with forward slashes."""
 
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, FileEntry]
 
     @cached_property
     def text(self) -> str:
@@ -50,11 +50,11 @@ class Fingerprint:
     @classmethod
     def parse(cls, text: str) -> Fingerprint:
         """Read back what `text` gave."""
-        return cls(dict(map(_parsed, text.split("\n")[:-1])))
+        return cls(dict(map(_parse_line, text.split("\n")[:-1])))
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class FileDifference:
     """One file that is not as it was: `what` is added, missing, changed, touched or mode."""
 
     path: str
@@ -78,14 +78,14 @@ _SAID = {
 
 def fingerprint(installation: Installation) -> Fingerprint:
     """Look at every file of an environment but byte-code caches; read those that no RECORD vouches for."""
-    vouched = recorded_digests(installation)
+    vouched = read_recorded_digests(installation)
     found = dict(files_of(installation))
     read = [path for path, status in found.items() if stat.S_ISREG(status.st_mode) and path not in vouched]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         contents = dict(zip(read, pool.map(content, read), strict=True))
     base = installation.path
     entries = {
-        relative(path, base): Entry(
+        relative(path, base): FileEntry(
             size=0 if stat.S_ISLNK(status.st_mode) else status.st_size,
             mtime_ns=0 if stat.S_ISLNK(status.st_mode) else status.st_mtime_ns,
             mode=stat.S_IMODE(status.st_mode),
@@ -96,15 +96,15 @@ def fingerprint(installation: Installation) -> Fingerprint:
     return Fingerprint(dict(sorted(entries.items())))
 
 
-def differences(before: Fingerprint, after: Fingerprint) -> tuple[Difference, ...]:
+def differences(before: Fingerprint, after: Fingerprint) -> tuple[FileDifference, ...]:
     """Name each file that differs, in the order of their paths."""
     paths = sorted(before.entries.keys() | after.entries.keys())
     compared = ((path, _difference(before.entries.get(path), after.entries.get(path))) for path in paths)
-    return tuple(Difference(path, what) for path, what in compared if what)
+    return tuple(FileDifference(path, what) for path, what in compared if what)
 
 
 def files_of(installation: Installation) -> Iterator[tuple[str, os.stat_result]]:
-    """Give every file and link of an environment but byte-code caches; a link to a directory is a link."""
+    """Yield every file and link of an environment but byte-code caches; a link to a directory is a link."""
     waiting = [str(root) for root in roots(installation)]
     while waiting:
         # A directory that may not be read, or that vanishes under the eye, is empty for this user.
@@ -119,7 +119,7 @@ def files_of(installation: Installation) -> Iterator[tuple[str, os.stat_result]]
 
 
 def content(path: str) -> str:
-    """Give the digest of a file, `sha256:…`; one that this user may not read is `unreadable`."""
+    """Return the digest of a file, `sha256:…`; one that this user may not read is `unreadable`."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     except OSError:
@@ -134,18 +134,18 @@ def content(path: str) -> str:
 
 
 def link(path: str) -> str:
-    """Give what stands for the content of a link: where it leads."""
+    """Return what stands for the content of a link: where it leads."""
     return "-> " + os.readlink(path).translate(_ONE_LINE)  # noqa: PTH115 - 20,000 paths are strings here
 
 
 def relative(path: str, base: Path) -> str:
-    """Give a path as the fingerprint writes it; what lies outside the environment keeps its whole path."""
+    """Return a path as the fingerprint writes it; what lies outside the environment keeps its whole path."""
     inside = path.removeprefix(f"{base}{os.sep}")
     return inside.replace(os.sep, "/").translate(_ONE_LINE)
 
 
 def roots(installation: Installation) -> Iterable[Path]:
-    """Give the directories whose every file belongs to an environment."""
+    """Return the directories whose every file belongs to an environment."""
     match installation.layout:
         case Layout.VENV:
             return (installation.path,)
@@ -160,23 +160,23 @@ def roots(installation: Installation) -> Iterable[Path]:
             return installation.site_packages
 
 
-def _difference(before: Entry | None, after: Entry | None) -> str | None:
+def _difference(before: FileEntry | None, after: FileEntry | None) -> str | None:
     match before, after:
         case None, _:
             return "added"
         case _, None:
             return "missing"
-        case Entry(), Entry() if (before.size, before.content) != (after.size, after.content):
+        case FileEntry(), FileEntry() if (before.size, before.content) != (after.size, after.content):
             return "changed"
-        case Entry(), Entry() if before.mode != after.mode:
+        case FileEntry(), FileEntry() if before.mode != after.mode:
             return "mode"
-        case Entry(), Entry() if before.mtime_ns != after.mtime_ns:
+        case FileEntry(), FileEntry() if before.mtime_ns != after.mtime_ns:
             # Read again, it may well be the same: who vouches for it is RECORD, not its time.
             return "touched"
     return None
 
 
-def _parsed(line: str) -> tuple[str, Entry]:
+def _parse_line(line: str) -> tuple[str, FileEntry]:
     path, _, rest = line.rpartition("\t")
     size, mtime_ns, mode, kept = rest.split(" ", 3)
-    return path, Entry(int(size), int(mtime_ns), int(mode, 8), "" if kept == "-" else kept)
+    return path, FileEntry(int(size), int(mtime_ns), int(mode, 8), "" if kept == "-" else kept)

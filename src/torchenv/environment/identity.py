@@ -10,7 +10,7 @@ IDENTITY_FILE = ".torchenv-id"
 
 
 def identity(path: Path) -> str | None:
-    """Give what an environment is known by; None where nothing tells.
+    """Return what an environment is known by; None where nothing tells.
 
     Where torchenv may not leave its own file, a venv is known by its pyvenv.cfg and the moment that was
     written, and a conda environment by the first entry of its history: renaming keeps both, and an

@@ -47,7 +47,7 @@ class Installation:
         return self.torch.partition("+")[2] or None if self.torch else None
 
     @property
-    def moved(self) -> bool:
+    def has_moved(self) -> bool:
         """Whether it was made at another place: its scripts name interpreters that are no longer there."""
         return self.made_at is not None and self.made_at != self.path
 
@@ -79,7 +79,7 @@ class Distribution:
     installer: str | None = None
 
     def record(self) -> Iterator[RecordLine]:
-        """Give the files that its installer says it wrote; none where the installer keeps no list."""
+        """Yield the files that its installer says it wrote; none where the installer keeps no list."""
         text = _read(self.info / "RECORD")
         if text is None:
             return
@@ -123,7 +123,7 @@ def describe(path: Path) -> Installation:
 
 
 def distributions(installation: Installation) -> tuple[Distribution, ...]:
-    """Give the installed packages by name; what stands first on the path hides what comes later."""
+    """Return the installed packages by name; what stands first on the path hides what comes later."""
     found: dict[str, Distribution] = {}
     for site in installation.site_packages:
         for info in sorted(site.glob("*.dist-info")):
@@ -133,19 +133,19 @@ def distributions(installation: Installation) -> tuple[Distribution, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def recorded_digests(installation: Installation) -> dict[str, str]:
-    """Give the files that pip's RECORD or conda vouches for, by path, each with its hexadecimal SHA-256."""
+def read_recorded_digests(installation: Installation) -> dict[str, str]:
+    """Return the files that pip's RECORD or conda vouches for, by path, each with its hexadecimal SHA-256."""
     digests = dict(_conda_digests(installation.path)) if installation.layout is Layout.CONDA else {}
     for distribution in distributions(installation):
         digests |= {str(line.path): line.digest for line in distribution.record() if line.digest}
     return digests
 
 
-def strayed_scripts(installation: Installation) -> tuple[tuple[Path, str], ...]:
-    """Give the scripts that would start an interpreter from outside, each with that interpreter."""
+def find_stray_scripts(installation: Installation) -> tuple[tuple[Path, str], ...]:
+    """Return the scripts that would start an interpreter from outside, each with that interpreter."""
     directory = installation.path / ("Scripts" if (installation.path / "Scripts").is_dir() else "bin")
     scripts = sorted(each for each in directory.glob("*") if each.is_file() and not each.is_symlink())
-    starts = ((script, _started_by(script)) for script in scripts)
+    starts = ((script, _find_interpreter(script)) for script in scripts)
     own = f"{installation.path}{os.sep}"
     return tuple((script, python) for script, python in starts if python and not python.startswith(own))
 
@@ -165,7 +165,7 @@ def torch_version(site_packages: tuple[Path, ...]) -> str | None:
 
 
 def canonical(name: str) -> str:
-    """Give the one spelling of a package's name: Foo_Bar is foo-bar."""
+    """Return the one spelling of a package's name: Foo_Bar is foo-bar."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -185,7 +185,7 @@ def _describe_venv(path: Path) -> Installation:
         base=base,
         site_packages=sites,
         torch=torch_version(sites),
-        made_at=_made_at(path, settings),
+        made_at=_find_origin(path, settings),
     )
 
 
@@ -207,7 +207,7 @@ def _base(path: Path, settings: dict[str, str]) -> Path | None:
     return next((each for each in _interpreters(Path(home))), None) if home else None
 
 
-def _made_at(path: Path, settings: dict[str, str]) -> Path | None:
+def _find_origin(path: Path, settings: dict[str, str]) -> Path | None:
     # command = /usr/bin/python3.12 -m venv --without-pip /home/u/project/.venv
     stated = re.search(r"-m venv\s(?:.*\s)?(/.*|[A-Za-z]:\\.*)$", settings.get("command", ""))
     if stated is None:
@@ -319,7 +319,7 @@ def _distribution(info: Path) -> Distribution | None:
     )
 
 
-def _started_by(script: Path) -> str | None:
+def _find_interpreter(script: Path) -> str | None:
     with script.open("rb") as file:
         head = file.read(4096)
     # #!/home/u/project/.venv/bin/python

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from torchenv.system.disk import explained
+from torchenv.system.disk import explain_refusals
 
 # Nobody edits a binary of this size, and these are nearly all the bytes of an environment.
 LARGE = 1 << 20
@@ -50,13 +50,13 @@ def _scratch(directory: Path) -> TemporaryDirectory[str]:
 
 
 def isolate(environment: Path) -> Isolated:
-    """Give every file that has other names an inode of its own, with the same bytes, mode and time.
+    """Return every file that has other names an inode of its own, with the same bytes, mode and time.
 
     Where the file system can clone that costs no space, and none is left shared. Elsewhere binaries over
     1 MiB stay shared: they are nearly all the bytes, and nobody edits them.
     Raises `WorkspaceError` where the disk refuses.
     """
-    with explained(environment):
+    with explain_refusals(environment):
         cloning = can_clone(environment, environment)
         shared = [found for found in _shared_files(environment) if cloning or _may_be_edited(*found)]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -136,7 +136,7 @@ if sys.platform == "linux":
     _FICLONE = 0x40049409
 
     def clone(path: str, beside: str) -> bool:
-        """Give a new file the blocks of another; False where the file system cannot."""
+        """Return a new file the blocks of another; False where the file system cannot."""
         try:
             with Path(path).open("rb") as source, Path(beside).open("wb") as target:
                 fcntl.ioctl(target, _FICLONE, source.fileno())
@@ -148,7 +148,7 @@ if sys.platform == "linux":
 elif sys.platform == "darwin":
 
     def clone(path: str, beside: str) -> bool:
-        """Give a new file the blocks of another; False where the file system cannot."""
+        """Return a new file the blocks of another; False where the file system cannot."""
         import ctypes
 
         libc = ctypes.CDLL(None, use_errno=True)
@@ -156,5 +156,5 @@ elif sys.platform == "darwin":
 else:
 
     def clone(path: str, beside: str) -> bool:  # noqa: ARG001 - ReFS can, and no uv asks it to
-        """Say that no file can be cloned here."""
+        """Describe that no file can be cloned here."""
         return False

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchenv.environment.fingerprint import Entry, Fingerprint, content, files_of, link, relative, roots
-from torchenv.environment.inspect import Installation, recorded_digests, strayed_scripts
+from torchenv.environment.fingerprint import FileEntry, Fingerprint, content, files_of, link, relative, roots
+from torchenv.environment.inspect import Installation, find_stray_scripts, read_recorded_digests
 
 if TYPE_CHECKING:
     from torchenv.environment.base_python import BasePython
@@ -25,7 +25,7 @@ def _silent(done: int, total: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FileFinding:
     """One thing that is not as it was; `code` is added, missing, changed, mode, moved or base."""
 
     code: str
@@ -42,40 +42,40 @@ def verify(
     base: BasePython,
     before: Fingerprint | None = None,
     progress: Progress = _silent,
-) -> tuple[Finding, ...]:
+) -> tuple[FileFinding, ...]:
     """Read a whole environment on every core, and name what is not as it was, byte-code caches aside.
 
     `base` is the interpreter that was recorded and `before` the fingerprint that was kept; without one,
     only what a RECORD lists is checked. A file that was only written again, with the same bytes, is none.
     """
-    recorded = _recorded(installation)
+    recorded = _read_digests(installation)
     entries = before.entries if before else {}
     found = {relative(path, installation.path): (path, status) for path, status in files_of(installation)}
     expected = recorded.keys() | entries.keys()
-    missing = [Finding("missing", path, "is missing") for path in expected - found.keys()]
-    added = [Finding("added", path, "was added") for path in found.keys() - expected if before]
+    missing = [FileFinding("missing", path, "is missing") for path in expected - found.keys()]
+    added = [FileFinding("added", path, "was added") for path in found.keys() - expected if before]
     contents = _contents(found, expected, progress)
     changed = [
         finding
         for path, now in contents.items()
-        for finding in _compared(path, now, found[path][1], recorded.get(path), entries.get(path))
+        for finding in _compare(path, now, found[path][1], recorded.get(path), entries.get(path))
     ]
     files = sorted([*missing, *added, *changed], key=lambda finding: (finding.path, finding.code))
-    return (*_moved(installation), *_base_changed(base), *files)
+    return (*_find_move(installation), *_find_base_change(base), *files)
 
 
 def digest_of_base(path: Path) -> str | None:
-    """Give the digest of a base interpreter, to be recorded with an environment; None where it is gone."""
+    """Return the digest of a base interpreter, to be recorded with an environment; None where it is gone."""
     return content(str(path)) if path.is_file() else None
 
 
-def _recorded(installation: Installation) -> dict[str, str]:
+def _read_digests(installation: Installation) -> dict[str, str]:
     # A system's RECORD lists scripts in a directory that is not only its own, and a venv may show
     # packages of its base: neither is looked at.
     inside = tuple(f"{root}{os.sep}" for root in roots(installation))
     return {
         relative(path, installation.path): f"sha256:{digest}"
-        for path, digest in recorded_digests(installation).items()
+        for path, digest in read_recorded_digests(installation).items()
         if path.startswith(inside) and not path.endswith(".pyc")
     }
 
@@ -119,29 +119,29 @@ def _read_all(paths: list[str]) -> list[str]:
     return list(map(content, paths))
 
 
-def _compared(
-    path: str, now: str, status: os.stat_result, recorded: str | None, before: Entry | None
-) -> Iterator[Finding]:
+def _compare(
+    path: str, now: str, status: os.stat_result, recorded: str | None, before: FileEntry | None
+) -> Iterator[FileFinding]:
     # Where RECORD vouches for a file, the fingerprint holds no digest of it.
     wanted = recorded or (before.content if before else None)
     if wanted and now != wanted:
-        yield Finding("changed", path, "cannot be read" if now == "unreadable" else "was changed")
+        yield FileFinding("changed", path, "cannot be read" if now == "unreadable" else "was changed")
     if before and not stat.S_ISLNK(status.st_mode) and stat.S_IMODE(status.st_mode) != before.mode:
         message = f"has mode {stat.S_IMODE(status.st_mode):o}, and had {before.mode:o}"
-        yield Finding("mode", path, message)
+        yield FileFinding("mode", path, message)
 
 
-def _moved(installation: Installation) -> Iterator[Finding]:
-    if installation.moved:
-        strayed = strayed_scripts(installation)
+def _find_move(installation: Installation) -> Iterator[FileFinding]:
+    if installation.has_moved:
+        strayed = find_stray_scripts(installation)
         scripts = f", and {len(strayed)} of its scripts start an interpreter there" if strayed else ""
         message = f"was moved here from {installation.made_at}{scripts}"
-        yield Finding("moved", str(installation.path), message)
+        yield FileFinding("moved", str(installation.path), message)
 
 
-def _base_changed(base: BasePython) -> Iterator[Finding]:
+def _find_base_change(base: BasePython) -> Iterator[FileFinding]:
     now = digest_of_base(Path(base.path))
     if now is None:
-        yield Finding("base", base.path, "the interpreter it stands on is gone")
+        yield FileFinding("base", base.path, "the interpreter it stands on is gone")
     elif base.digest and now != base.digest:
-        yield Finding("base", base.path, "the interpreter it stands on was changed")
+        yield FileFinding("base", base.path, "the interpreter it stands on was changed")

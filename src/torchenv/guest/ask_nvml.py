@@ -19,7 +19,7 @@ WINDOWS = sys.platform == "win32"
 WSL = "/usr/lib/wsl/lib/"
 
 
-def loaded(name: str) -> ctypes.CDLL | None:
+def load_library(name: str) -> ctypes.CDLL | None:
     """Load a library, so that whoever asks for it by this name later gets the same one."""
     for place in (WSL + name, name):
         with suppress(OSError):
@@ -28,7 +28,7 @@ def loaded(name: str) -> ctypes.CDLL | None:
 
 
 def nvml() -> dict[str, Any] | None:
-    if loaded("nvml.dll" if WINDOWS else "libnvidia-ml.so.1") is None:
+    if load_library("nvml.dll" if WINDOWS else "libnvidia-ml.so.1") is None:
         return None
     # If nothing comes after this, the driver is there and does not answer.
     sys.stderr.write("libnvidia-ml is loaded\n")
@@ -82,7 +82,7 @@ def libcuda() -> dict[str, Any] | None:
     # A mask would hide devices, and CUDA would number the fastest first.
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    cuda = loaded("nvcuda.dll" if WINDOWS else "libcuda.so.1")
+    cuda = load_library("nvcuda.dll" if WINDOWS else "libcuda.so.1")
     if cuda is None:
         return None
     code = cuda.cuInit(0)

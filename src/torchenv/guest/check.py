@@ -21,24 +21,24 @@ def main() -> int:
         "python": platform.python_version(),
         "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
         "prefix": sys.prefix,
-        "packages": installed(),
+        "packages": list_installed(),
     }
     began = time.perf_counter()
     try:
         torch = importlib.import_module("torch")
     except BaseException as error:
-        report["torch_error"] = said(error)
+        report["torch_error"] = describe_error(error)
     else:
         report["import_seconds"] = round(time.perf_counter() - began, 3)
         report["torch"] = describe(torch)
         report["devices"] = [compute(torch, name) for name in devices(torch)]
-    report["imports"] = {name: tried(name) for name in request["imports"]}
+    report["imports"] = {name: try_import(name) for name in request["imports"]}
     print()
     print(json.dumps(report))
     return 0
 
 
-def installed() -> dict[str, str]:
+def list_installed() -> dict[str, str]:
     from importlib.metadata import distributions
 
     found: dict[str, str] = {}
@@ -106,19 +106,19 @@ def compute(torch: Any, name: str) -> dict[str, Any]:
         result["computes"] = bool(torch.allclose(there, left @ right, rtol=1e-2, atol=1e-2))
     except BaseException as error:
         result["computes"] = False
-        result["error"] = said(error)
+        result["error"] = describe_error(error)
     return result
 
 
-def tried(name: str) -> str | None:
+def try_import(name: str) -> str | None:
     try:
         importlib.import_module(name)
     except BaseException as error:
-        return said(error)
+        return describe_error(error)
     return None
 
 
-def said(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0].strip() if lines else ''}"
 

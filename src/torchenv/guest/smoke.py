@@ -45,8 +45,8 @@ def main() -> int:
         prepare(scratch)
         if step("import torch", imports_torch):
             torch = importlib.import_module("torch")
-            tell({"torch": {**check.describe(torch), "compiled_cuda": compiled_cuda(torch)}})
-            tell({"devices": [named(torch, each) for each in check.devices(torch)]})
+            tell({"torch": {**check.describe(torch), "compiled_cuda": read_compiled_cuda(torch)}})
+            tell({"devices": [name_device(torch, each) for each in check.devices(torch)]})
             for name, run in steps(torch, Path(scratch)):
                 step(name, run)
             for name in request["packages"]:
@@ -92,7 +92,7 @@ def step(name: str, run: Callable[[], str]) -> bool:
     except Skipped as reason:
         result, message = "skipped", str(reason)
     except BaseException as error:
-        result, message = "failed", check.said(error)
+        result, message = "failed", check.describe_error(error)
     seconds = round(time.perf_counter() - began, 3)
     tell({"step": name, "result": result, "seconds": seconds, "message": message})
     return result == "passed"
@@ -102,7 +102,7 @@ def tell(fact: dict[str, Any]) -> None:
     print(f"\n{MARK}{json.dumps(fact)}", flush=True)
 
 
-def compiled_cuda(torch: Any) -> str | None:
+def read_compiled_cuda(torch: Any) -> str | None:
     """Ask the compiled part, which knows better than the version file beside it."""
     asked = getattr(torch._C, "_cuda_getCompiledVersion", None)
     if asked is None or torch.version.hip is not None:
@@ -112,7 +112,7 @@ def compiled_cuda(torch: Any) -> str | None:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
-def named(torch: Any, device: str) -> str:
+def name_device(torch: Any, device: str) -> str:
     kind, _, index = device.partition(":")
     return str(getattr(torch, kind).get_device_name(int(index))) if index else device
 
@@ -159,7 +159,7 @@ def agrees(device: str, compute: Callable[[Callable[[Any], Any]], Any]) -> str:
 
 
 def compiles(torch: Any, device: str) -> str:
-    why = not_compiled_here()
+    why = explain_no_compiler()
     if why is not None:
         raise Skipped(why)
     inputs = torch.arange(64, dtype=torch.float32).reshape(8, 8).to(device)
@@ -173,8 +173,8 @@ def compiles(torch: Any, device: str) -> str:
     return ""
 
 
-def not_compiled_here() -> str | None:
-    """Say why this torch or this machine compiles nothing, which is no fault of the environment."""
+def explain_no_compiler() -> str | None:
+    """Explain why this torch or this machine compiles nothing, which is no fault of the environment."""
     supported = importlib.import_module("torch._dynamo.eval_frame").check_if_dynamo_supported
     try:
         supported()
@@ -189,7 +189,7 @@ def not_compiled_here() -> str | None:
 
 
 def saves_and_loads(torch: Any, scratch: Path) -> str:
-    checkpoints = distributed(torch, "torch.distributed.checkpoint")
+    checkpoints = import_distributed(torch, "torch.distributed.checkpoint")
     weights = torch.arange(12, dtype=torch.float32).reshape(3, 4)
     checkpoints.save({"weights": weights, "step": 7}, checkpoint_id=scratch / "checkpoint", no_dist=True)
     loaded = {"weights": torch.zeros(3, 4), "step": 0}
@@ -200,7 +200,7 @@ def saves_and_loads(torch: Any, scratch: Path) -> str:
 
 
 def one_rank(torch: Any, backend: str, device: str, scratch: Path) -> str:
-    group = distributed(torch, "torch.distributed")
+    group = import_distributed(torch, "torch.distributed")
     if not getattr(group, f"is_{backend}_available", lambda: True)():
         raise Skipped(f"this torch is built without {backend}")
     add_up(torch, backend, device, scratch / f"{backend}-1", rank=0, size=1)
@@ -208,7 +208,7 @@ def one_rank(torch: Any, backend: str, device: str, scratch: Path) -> str:
 
 
 def two_ranks(torch: Any, scratch: Path) -> str:
-    distributed(torch, "torch.distributed")
+    import_distributed(torch, "torch.distributed")
     context = multiprocessing.get_context("spawn")
     errors = context.SimpleQueue()
     meeting = str(scratch / "gloo-2")
@@ -236,7 +236,7 @@ def rank_of_two(rank: int, meeting: str, errors: Any) -> None:
     try:
         add_up(importlib.import_module("torch"), "gloo", "cpu", Path(meeting), rank=rank, size=2)
     except BaseException as error:
-        errors.put(check.said(error))
+        errors.put(check.describe_error(error))
 
 
 def add_up(torch: Any, backend: str, device: str, meeting: Path, *, rank: int, size: int) -> None:
@@ -256,7 +256,7 @@ def add_up(torch: Any, backend: str, device: str, meeting: Path, *, rank: int, s
         group.destroy_process_group()
 
 
-def distributed(torch: Any, name: str) -> Any:
+def import_distributed(torch: Any, name: str) -> Any:
     if not torch.distributed.is_available():
         raise Skipped("this torch is built without torch.distributed")
     return importlib.import_module(name)
@@ -273,7 +273,7 @@ def imports(package: str) -> str:
 
 
 def modules_of(package: str) -> list[str]:
-    """Give the module that has the distribution's name, else every one that it brings at the top."""
+    """Return the module that has the distribution's name, else every one that it brings at the top."""
     brought = sorted(each for each in at_the_top(distribution(package)) if not each.startswith("_"))
     # Not a few wheels bring their `tests` or `docs` along, which were never meant to be imported.
     canonical = check.canonical(package)

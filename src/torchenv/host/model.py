@@ -217,7 +217,7 @@ class Host:
         return f"{self.system}-{machine}"
 
     def accelerators(self, vendor: str) -> Nvidia | Amd | Intel:
-        """Give what is known of one maker's devices: `nvidia`, `amd` or `intel`."""
+        """Return what is known of one maker's devices: `nvidia`, `amd` or `intel`."""
         match vendor:
             case "nvidia":
                 return self.nvidia
@@ -262,12 +262,12 @@ class Host:
         )
 
     def to_document(self) -> dict[str, Any]:
-        """Give the `torchenv.host/1` document, whose keys are the names of the fields."""
+        """Return the `torchenv.host/1` document, whose keys are the names of the fields."""
         return {"schema": SCHEMA, **plain(self)}
 
 
 def architecture(machine: str) -> str:
-    """Give one name to a processor that systems call differently: amd64 is x86_64."""
+    """Return one name to a processor that systems call differently: amd64 is x86_64."""
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(machine.lower(), machine.lower())
 
 
@@ -290,7 +290,7 @@ def _version(table: Table, key: str) -> Version | None:
     return version
 
 
-def _needed_version(table: Table, key: str) -> Version:
+def _require_version(table: Table, key: str) -> Version:
     table.get(key, str)
     version = _version(table, key)
     assert version is not None
@@ -298,12 +298,12 @@ def _needed_version(table: Table, key: str) -> Version:
 
 
 def _libc(table: Table) -> Libc:
-    return Libc(table.one_of("family", ("glibc", "musl")), _needed_version(table, "version"))
+    return Libc(table.one_of("family", ("glibc", "musl")), _require_version(table, "version"))
 
 
 def _interpreter(table: Table, machine: str) -> Interpreter:
     return Interpreter(
-        version=_needed_version(table, "version"),
+        version=_require_version(table, "version"),
         path=table.get("path", str),
         implementation=table.maybe("implementation", str, default="cpython"),
         free_threaded=table.maybe("free_threaded", bool, default=False),
@@ -312,8 +312,8 @@ def _interpreter(table: Table, machine: str) -> Interpreter:
     )
 
 
-def _numbered(table: Table) -> tuple[Table, ...]:
-    """Give the tables of devices, which `--devices` tells apart by their numbers."""
+def _require_indexes(table: Table) -> tuple[Table, ...]:
+    """Return the tables of devices, which `--devices` tells apart by their numbers."""
     devices = table.tables("devices")
     taken: set[int] = set()
     for each in devices:
@@ -341,7 +341,7 @@ def _nvidia(table: Table) -> Nvidia:
                 mig=each.maybe("mig", bool, default=False),
                 visible=each.maybe("visible", bool, default=True),
             )
-            for each in _numbered(table)
+            for each in _require_indexes(table)
         ),
     )
 
@@ -368,7 +368,7 @@ def _amd(table: Table) -> Amd:
                 integrated=each.maybe("integrated", bool, default=False),
                 visible=each.maybe("visible", bool, default=True),
             )
-            for each in _numbered(table)
+            for each in _require_indexes(table)
         ),
     )
 
@@ -391,7 +391,7 @@ def _intel(table: Table) -> Intel:
                 integrated=each.maybe("integrated", bool, default=False),
                 visible=each.maybe("visible", bool, default=True),
             )
-            for each in _numbered(table)
+            for each in _require_indexes(table)
         ),
     )
 

@@ -20,7 +20,7 @@ _SERIAL = re.compile(r"(serial[\w \"]*(?:[:=]|\">|>)\s*\"?)([0-9a-zx][\w-]*)", r
 _SHORT = re.compile(r"\b(GPU-|MIG-)([0-9a-f][0-9a-f-]{3,})", re.IGNORECASE)
 
 
-def masked(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
+def mask_evidence(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
     """Number the identifiers in the order in which they come.
 
     The same one gets the same number everywhere, so what refers to a device still does.

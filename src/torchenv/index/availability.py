@@ -23,7 +23,7 @@ except OSError as error:
 
 
 def why_unreachable(run: Runner, url: str, *, seconds: float = 5) -> str | None:
-    """Say in a few words why nothing answers at `url`; None if something does."""
+    """Describe in a few words why nothing answers at `url`; None if something does."""
     command = Command((sys.executable, "-I", "-c", _ASK, url, str(seconds)))
     done = run(command, timeout=seconds)
     if done.end is End.OUT_OF_TIME:

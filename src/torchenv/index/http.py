@@ -46,8 +46,8 @@ class Network:
     proxies: Mapping[str, str] | None = None
 
     def text(self, url: str, accept: str, method: str = "GET") -> str | Missing:
-        """Give the text behind an address; raises `IndexFailed` where no answer came."""
-        with self._opened(url, {"Accept": accept}, method) as answer:
+        """Return the text behind an address; raises `IndexFailed` where no answer came."""
+        with self._open(url, {"Accept": accept}, method) as answer:
             return answer if isinstance(answer, Missing) else str(answer.read().decode("utf-8", "replace"))
 
     def download(self, url: str, path: Path) -> None:
@@ -58,16 +58,16 @@ class Network:
         path.unlink(missing_ok=True)
         for turn in range(1, TRIES + 1):
             try:
-                self._continued(url, path)
+                self._continue(url, path)
             except IndexFailed:
                 if turn == TRIES or not path.exists():
                     raise
             else:
                 return
 
-    def _continued(self, url: str, path: Path) -> None:
+    def _continue(self, url: str, path: Path) -> None:
         there = path.stat().st_size if path.exists() else 0
-        with self._opened(url, {"Range": f"bytes={there}-"} if there else {}) as answer:
+        with self._open(url, {"Range": f"bytes={there}-"} if there else {}) as answer:
             if isinstance(answer, Missing):
                 raise IndexFailed(
                     f"{without_login(url)} can no longer be fetched: it answered {answer.status}",
@@ -81,7 +81,7 @@ class Network:
                 raise IndexFailed(f"{without_login(url)} broke off {answer.length} bytes before its end")
 
     @contextmanager
-    def _opened(
+    def _open(
         self, url: str, headers: Mapping[str, str], method: str = "GET"
     ) -> Iterator[HTTPResponse | Missing]:
         # Only a command that asks an index pays for these imports.

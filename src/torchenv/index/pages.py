@@ -53,7 +53,7 @@ class Wheel:
         return frozenset(each for each in named if each is not None)
 
     def fits(self, python: str, platform: str) -> bool:
-        """Say whether it installs for a Python such as `3.14t` on a platform such as `linux-x86_64`."""
+        """Return whether it installs for a Python such as `3.14t` on a platform such as `linux-x86_64`."""
         if self.requires_python and python.rstrip("t") not in self.requires_python:
             return False
         here = (tag for tag in self.tags if {platform, "any"} & _platforms(tag.platform))
@@ -85,11 +85,11 @@ class ProjectPage:
         return frozenset(each.version for each in self.wheels)
 
     def of(self, version: Version) -> tuple[Wheel, ...]:
-        """Give the wheels that `==version` matches: without a local label it takes any."""
+        """Return the wheels that `==version` matches: without a local label it takes any."""
         return tuple(each for each in self.wheels if version in {each.version, _public(each.version)})
 
     def has(self, version: Version, *, python: str, platform: str) -> bool:
-        """Say whether a wheel that `==version` matches installs for this Python and platform."""
+        """Return whether a wheel that `==version` matches installs for this Python and platform."""
         return any(each.fits(python, platform) for each in self.of(version))
 
     @classmethod

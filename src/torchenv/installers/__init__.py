@@ -66,14 +66,14 @@ class Installer(Protocol):
 
 
 def interpreter_in(environment: Path) -> Path:
-    """Give the path of the Python of an environment on this system."""
+    """Return the path of the Python of an environment on this system."""
     if os.name == "nt":
         return environment / "Scripts" / "python.exe"
     return environment / "bin" / "python"
 
 
 def pip_equivalent(request: LockRequest) -> tuple[str, ...]:
-    """Give the plain pip commands that ask for the same, for people to read or paste.
+    """Return the plain pip commands that ask for the same, for people to read or paste.
 
     There are two where torch has an index of its own: mixed in one command, pip would take other
     packages from PyTorch's index and torch from the other one.
@@ -94,7 +94,7 @@ def pip_equivalent(request: LockRequest) -> tuple[str, ...]:
 
 
 def name_of(requirement: str) -> str:
-    """Give the normalised name that a PEP 508 requirement begins with."""
+    """Return the normalised name that a PEP 508 requirement begins with."""
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchenv.system.process import ignored
+from torchenv.system.process import list_ignored
 
 ReadText = Callable[[Path], str]
 
@@ -45,7 +45,7 @@ class Inherited:
         return tuple(each for each in self.ignored if named.search(each.partition(" in ")[0]))
 
     def forbidding(self, requirements: Sequence[str]) -> tuple[Constraint, ...]:
-        """Give the constraints that no planned requirement (name==version) could be installed under.
+        """Return the constraints that no planned requirement (name==version) could be installed under.
 
         torchenv does not obey them, but whoever set them meant something by it.
         """
@@ -56,12 +56,12 @@ class Inherited:
         )
 
 
-def inherited(environ: Mapping[str, str], read: ReadText, *, system: str, home: Path) -> Inherited:
+def read_inherited(environ: Mapping[str, str], read: ReadText, *, system: str, home: Path) -> Inherited:
     """Read the variables and the files that pip and uv would obey on this `system` (sys.platform).
 
     A file that is not there or cannot be read is one that they would not obey either.
     """
-    said = list(ignored(environ))
+    said = list(list_ignored(environ))
     constraints = [
         constraint
         for name in ("PIP_CONSTRAINT", "UV_CONSTRAINT")
@@ -102,7 +102,7 @@ _MANNERS = frozenset(
 
 
 def pip_files(environ: Mapping[str, str], *, system: str, home: Path) -> tuple[Path, ...]:
-    """Give the files that pip would read, the weaker before the stronger."""
+    """Return the files that pip would read, the weaker before the stronger."""
     if system == "win32":
         machine = [Path(environ.get("PROGRAMDATA", "C:/ProgramData")) / "pip" / "pip.ini"]
         roaming = Path(environ.get("APPDATA", home / "AppData" / "Roaming"))
@@ -120,7 +120,7 @@ def pip_files(environ: Mapping[str, str], *, system: str, home: Path) -> tuple[P
 
 
 def uv_files(environ: Mapping[str, str], *, system: str, home: Path) -> tuple[Path, ...]:
-    """Give the files that uv would read outside any project."""
+    """Return the files that uv would read outside any project."""
     if system == "win32":
         machine = [Path(environ.get("PROGRAMDATA", "C:/ProgramData")) / "uv" / "uv.toml"]
         user = Path(environ.get("APPDATA", home / "AppData" / "Roaming")) / "uv" / "uv.toml"

@@ -10,7 +10,7 @@ from torchenv.installers import Installer, LockRequest
 from torchenv.lockfile.lock import Lock
 
 
-class Moved:
+class RelocatedInstaller:
     """Installs with another installer from what `moved` makes of a lock: the same, with other addresses."""
 
     def __init__(self, installer: Installer, moved: Callable[[Lock], Lock]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torchenv.errors import InputError
 from torchenv.installers import Installer, LockRequest, interpreter_in
-from torchenv.installers.trouble import explained
+from torchenv.installers.trouble import explain_failure
 from torchenv.lockfile.lock import Lock
 from torchenv.system.process import Command, Runner
 
@@ -35,23 +35,23 @@ class Pip:
     def create(self, environment: Path, python: Path) -> None:
         done = self._run(virtualenv_command(environment, python))
         if done.code != 0:
-            raise explained(done, f"make the environment {environment}")
+            raise explain_failure(done, f"make the environment {environment}")
 
     def install(self, environment: Path, lock: Path) -> None:
         locked = Lock.parse(lock.read_text("utf-8"), str(lock))
         with tempfile.TemporaryDirectory(prefix="torchenv-") as folder:
             requirements = Path(folder) / "requirements.txt"
-            requirements.write_text(hashed_requirements(locked, str(lock)), "utf-8")
+            requirements.write_text(write_hashed_requirements(locked, str(lock)), "utf-8")
             command = pip_command(
-                carried_pip(), environment, requirements, indexes=locked.indexes, folders=locked.folders
+                find_carried_pip(), environment, requirements, indexes=locked.indexes, folders=locked.folders
             )
             done = self._run(command)
         if done.code != 0:
-            raise explained(done, f"install {lock.name} into {environment}")
+            raise explain_failure(done, f"install {lock.name} into {environment}")
 
 
-def carried_pip() -> Path:
-    """Give the wheel of the pip that virtualenv carries; Python runs it without unpacking."""
+def find_carried_pip() -> Path:
+    """Return the wheel of the pip that virtualenv carries; Python runs it without unpacking."""
     from virtualenv.seed.wheels.embed import get_embed_wheel
 
     wheel = get_embed_wheel("pip", f"{sys.version_info[0]}.{sys.version_info[1]}")
@@ -88,7 +88,7 @@ def pip_command(
     return Command(tuple(argv), env=quiet)
 
 
-def hashed_requirements(lock: Lock, source: str) -> str:
+def write_hashed_requirements(lock: Lock, source: str) -> str:
     """Write the lock as pip's requirements, each with the hashes of its files.
 
     Raises `InputError` for what has no files, such as a package from version control.

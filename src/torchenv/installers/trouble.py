@@ -10,17 +10,17 @@ from torchenv.installers import LockRequest, name_of
 from torchenv.system.process import Completed, End
 
 
-def explained(done: Completed, purpose: str, request: LockRequest | None = None) -> TorchenvError:
-    """Say why `purpose` failed; where the cause is not known, give what the tool said."""
+def explain_failure(done: Completed, purpose: str, request: LockRequest | None = None) -> TorchenvError:
+    """Explain why `purpose` failed; where the cause is not known, give what the tool said."""
     said = _one_line(done.err or done.out)
     return (
         _no_space(said, purpose)
         or _no_cache(said)
         or _not_in_cache(said)
         or _other_file(said)
-        or _gone(said)
+        or _find_gone(said)
         or _unreachable(said)
-        or _not_built(said, purpose)
+        or _find_unbuilt(said, purpose)
         or (_lacking(said, request) if request else None)
         or _anything_else(done, said, purpose)
     )
@@ -110,7 +110,7 @@ def _other_file(said: str) -> ToolFailed | None:
     )
 
 
-def _gone(said: str) -> IndexFailed | None:
+def _find_gone(said: str) -> IndexFailed | None:
     # Failed to download `x==1` cause: Failed to fetch: https://… cause: HTTP status client error (404 …)
     found = re.search(r"`([^`]+==[^`]+)` .*?Failed to fetch: `?(http[^` ]+)`?.*? \((40[34]|410) ", said)
     if found is None:
@@ -140,7 +140,7 @@ def _unreachable(said: str) -> IndexFailed | None:
     )
 
 
-def _not_built(said: str, purpose: str) -> Unobtainable | None:
+def _find_unbuilt(said: str, purpose: str) -> Unobtainable | None:
     # error: Failed to build `flash-attn==2.8.3` cause: The build backend returned an error cause: …
     # ModuleNotFoundError: No module named 'torch' hint: This error likely indicates that …
     found = re.search(r"Failed to (?:download and )?build `([^`]+)`", said)

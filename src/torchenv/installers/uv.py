@@ -15,8 +15,8 @@ from typing import Any
 from torchenv.environment.unshare import can_clone, link_mode
 from torchenv.errors import ToolFailed, TorchenvError
 from torchenv.installers import LockRequest, interpreter_in, name_of
-from torchenv.installers.trouble import conflict, explained
-from torchenv.lockfile.lock import Lock, written
+from torchenv.installers.trouble import conflict, explain_failure
+from torchenv.lockfile.lock import Lock, write_lock
 from torchenv.system.documents import Table
 from torchenv.system.process import Command, Completed, Runner
 
@@ -40,20 +40,20 @@ class Uv:
             package["name"]: request.torch_index if package["name"] in bound else package_index
             for package in raw["packages"]
         }
-        text = written({**raw, **fitting(request)}, index_of=index_of)
+        text = write_lock({**raw, **fitting(request)}, index_of=index_of)
         return Lock.parse(text, "the lock that uv made")
 
     def create(self, environment: Path, python: Path) -> None:
         done = self._run(venv_command(self._program, environment, python))
         if done.code != 0:
-            raise explained(done, f"make the environment {environment}")
+            raise explain_failure(done, f"make the environment {environment}")
 
     def install(self, environment: Path, lock: Path) -> None:
         indexes = Lock.parse(lock.read_text("utf-8"), str(lock)).indexes
-        mode = self._linked(environment)
+        mode = self._choose_link_mode(environment)
         done = self._run(install_command(self._program, environment, lock, indexes=indexes, link_mode=mode))
         if done.code != 0:
-            raise explained(done, f"install {lock.name} into {environment}")
+            raise explain_failure(done, f"install {lock.name} into {environment}")
 
     def fetch_python(self, python: str) -> Path:
         """Fetch an interpreter ("3.12", "3.14t") into uv's own store and say where it is."""
@@ -66,7 +66,7 @@ class Uv:
         found = self._run(find_python_command(self._program, python))
         return Path(found.check(f"find the Python {python} that uv fetched").strip())
 
-    def _linked(self, environment: Path) -> str:
+    def _choose_link_mode(self, environment: Path) -> str:
         """Settle how uv brings files from its cache: what cannot be linked is copied, without a complaint."""
         said = self._run(cache_command(self._program)).check("find uv's cache")
         cache = Path(said.strip())
@@ -98,7 +98,7 @@ class Uv:
             done = self._run(lock_command(self._program, folder, request))
             unbound = family - bound
             if done.code == 0:
-                if yanked := _yanked(done.err) - request.upgrade:
+                if yanked := _find_yanked(done.err) - request.upgrade:
                     request = replace(request, upgrade=request.upgrade | yanked)
                     continue
                 raw = dict(Table.from_toml(done.out, "what uv printed").raw())
@@ -107,25 +107,25 @@ class Uv:
                     return raw, bound
             else:
                 named = any(name in done.err for name in unbound)
-                missed = unbound & self._surveyed(request, folder) if named else frozenset()
+                missed = unbound & self._survey(request, folder) if named else frozenset()
                 if not missed:
-                    raise self._explained(done, request, folder)
+                    raise self._explain(done, request, folder)
             bound |= missed
 
-    def _surveyed(self, request: LockRequest, folder: Path) -> frozenset[str]:
+    def _survey(self, request: LockRequest, folder: Path) -> frozenset[str]:
         """Name every package that there would be if both indexes were alike."""
         _write_project(folder, project(request, frozenset()), request)
         done = self._run(survey_command(self._program, folder, request))
         return frozenset(re.findall(r"^([a-z0-9-]+)==", done.out, re.MULTILINE))
 
-    def _explained(self, done: Completed, request: LockRequest, folder: Path) -> TorchenvError:
+    def _explain(self, done: Completed, request: LockRequest, folder: Path) -> TorchenvError:
         if conflict(done.err, request) is None:
-            return explained(done, "choose the packages", request)
+            return explain_failure(done, "choose the packages", request)
         # What the others would take if torch were not settled names the other side of the conflict.
         free = project(request, frozenset(), requirements=())
         _write_project(folder, free, request)
         others = self._run(survey_command(self._program, folder, request))
-        return conflict(done.err, request, others.out) or explained(done, "choose the packages")
+        return conflict(done.err, request, others.out) or explain_failure(done, "choose the packages")
 
 
 def default_index(run: Runner, program: Path) -> str | None:
@@ -228,7 +228,7 @@ def _platform(platform: str) -> tuple[str, str, str]:
 
 
 def fitting(request: LockRequest) -> dict[str, Any]:
-    """Say in the lock what it is for, so that an installer refuses it elsewhere."""
+    """Describe in the lock what it is for, so that an installer refuses it elsewhere."""
     _, system, machine = _platform(request.platform)
     marker = f"sys_platform == '{system}' and platform_machine == '{machine}'"
     return {"environments": [marker], "requires-python": f"=={request.python}.*"}
@@ -286,16 +286,16 @@ def project(request: LockRequest, bound: frozenset[str], *, requirements: Sequen
     named = list(request.requirements if requirements is None else requirements)
     brought = sorted(bound - set(map(name_of, named)))
     lines = ["[project]", 'name = "plan"', 'version = "0"', "dependencies = ["]
-    lines += [f"    {_quoted(each)}," for each in (*named, *brought, *request.packages)]
+    lines += [f"    {_quote(each)}," for each in (*named, *brought, *request.packages)]
     lines += ["]"]
     if request.torch_index and bound:
-        lines += ["", "[[tool.uv.index]]", 'name = "torch"', f"url = {_quoted(request.torch_index)}"]
+        lines += ["", "[[tool.uv.index]]", 'name = "torch"', f"url = {_quote(request.torch_index)}"]
         lines += ["explicit = true", "ignore-error-codes = [403]", "", "[tool.uv.sources]"]
         lines += [f'{name} = {{ index = "torch" }}' for name in sorted(bound)]
     return "\n".join(lines) + "\n"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -306,6 +306,6 @@ def _write_project(folder: Path, text: str, request: LockRequest) -> None:
         (folder / KEPT).write_text(request.kept, "utf-8")
 
 
-def _yanked(said: str) -> frozenset[str]:
+def _find_yanked(said: str) -> frozenset[str]:
     # warning: `numpy==2.2.0` is yanked (reason: "breaks on …")
     return frozenset(re.findall(r"warning: `([a-z0-9-]+)==\S+` is yanked", said))

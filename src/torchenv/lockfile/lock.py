@@ -76,23 +76,23 @@ class Lock:
         return {each.name: each.version for each in self.packages if each.version is not None}
 
     def with_tool(self, name: str, said: Mapping[str, Any]) -> Lock:
-        """Give the same lock with something that one tool says in it; other tools pass over it."""
+        """Return the same lock with something that one tool says in it; other tools pass over it."""
         raw = Table.from_toml(self.text, "the lock").raw()
-        text = written({**raw, "tool": {**raw.get("tool", {}), name: said}})
+        text = write_lock({**raw, "tool": {**raw.get("tool", {}), name: said}})
         return Lock(text, self.packages)
 
     def elsewhere(self, addresses: Mapping[str, str], indexes: Mapping[str, str]) -> Lock:
-        """Give the same lock with its files at other addresses, found by their sha256.
+        """Return the same lock with its files at other addresses, found by their sha256.
 
         `indexes` goes by package; one without is no longer tied to an index. Hashes stay.
         """
         raw = Table.from_toml(self.text, "the lock").raw()
         packages = [
-            {**_moved(package, addresses), "index": indexes.get(package["name"])}
+            {**_move_package(package, addresses), "index": indexes.get(package["name"])}
             for package in raw["packages"]
         ]
         bare = [{key: value for key, value in each.items() if value is not None} for each in packages]
-        return Lock.parse(written({**raw, "packages": bare}), "the lock from elsewhere")
+        return Lock.parse(write_lock({**raw, "packages": bare}), "the lock from elsewhere")
 
     @cached_property
     def indexes(self) -> tuple[str, ...]:
@@ -111,8 +111,8 @@ class Lock:
         return tuple(sorted({url2pathname(urlsplit(each).path.rpartition("/")[0]) for each in local}))
 
 
-def written(raw: Mapping[str, Any], *, index_of: Mapping[str, str | None] | None = None) -> str:
-    """Give the text of a decoded lock, with the index of each package written in.
+def write_lock(raw: Mapping[str, Any], *, index_of: Mapping[str, str | None] | None = None) -> str:
+    """Return the text of a decoded lock, with the index of each package written in.
 
     A lock without `index` makes an installer fetch again what it has in its cache. Keys and
     packages come in a fixed order, so that whoever writes the same lock writes the same bytes.
@@ -140,7 +140,7 @@ def _rank(key: str) -> tuple[int, str]:
     return (_ORDER.index(key) if key in _ORDER else len(_ORDER), key)
 
 
-def _moved(package: Mapping[str, Any], addresses: Mapping[str, str]) -> dict[str, Any]:
+def _move_package(package: Mapping[str, Any], addresses: Mapping[str, str]) -> dict[str, Any]:
     def moved(file: Mapping[str, Any]) -> dict[str, Any]:
         kept = {key: value for key, value in file.items() if key not in ("url", "path")}
         return {"url": addresses[file["hashes"]["sha256"]], **kept}

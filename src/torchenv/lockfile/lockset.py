@@ -88,12 +88,12 @@ class LockSet:
         """The digest of what was wanted, `sha256:…`."""
         return digest(json.dumps(self.wanted, sort_keys=True, default=date.isoformat).encode())
 
-    def made_from(self, wanted: Mapping[str, Any], catalogue: str) -> bool:
+    def is_made_from(self, wanted: Mapping[str, Any], catalogue: str) -> bool:
         """Whether it was decided from the same profile and the same catalogue."""
         return self.wanted == wanted and self.catalogue == catalogue
 
     def target(self, name: str) -> LockedTarget:
-        """Give the target of this name; raises `InputError` where there is none."""
+        """Return the target of this name; raises `InputError` where there is none."""
         found = next((each for each in self.targets if each.name == name), None)
         if found is None:
             names = ", ".join(each.name for each in self.targets)
@@ -112,7 +112,7 @@ class LockSet:
         table.only({"schema", "profile", "catalogue", "uv", "wanted", "target"})
         catalogue = table.table("catalogue")
         return cls(
-            wanted=_wanted(table.table("wanted")),
+            wanted=_require_wish(table.table("wanted")),
             catalogue=catalogue.get("digest", str),
             compiled=catalogue.get("compiled", str),
             uv=table.get("uv", str),
@@ -145,17 +145,17 @@ class LockSet:
 
 
 def lock_file(target: str) -> str:
-    """Give the name of the lock of a target, as PEP 751 wants it."""
+    """Return the name of the lock of a target, as PEP 751 wants it."""
     return f"pylock.{target}.toml"
 
 
 def digest(content: bytes) -> str:
-    """Give the digest of a file, `sha256:…`."""
+    """Return the digest of a file, `sha256:…`."""
     return f"sha256:{sha256(content).hexdigest()}"
 
 
-def wanted_of(table: Table, directory: Path) -> dict[str, Any]:
-    """Give what in a decoded `torchenv.toml` decides what is locked, files that it names by their digests.
+def read_wish(table: Table, directory: Path) -> dict[str, Any]:
+    """Return what in a decoded `torchenv.toml` decides what is locked, files that it names by their digests.
 
     Raises `InputError` where such a file cannot be read.
     """
@@ -167,7 +167,7 @@ def wanted_of(table: Table, directory: Path) -> dict[str, Any]:
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """Say what differs between two things wanted, a sentence each."""
+    """Describe what differs between two things wanted, a sentence each."""
     for section in dict.fromkeys((*before, *after)):
         was, now = before.get(section, {}), after.get(section, {})
         if section == "target":
@@ -175,7 +175,8 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str
         for name in dict.fromkeys((*was, *now)):
             if was.get(name) != now.get(name):
                 place = f"target {name}" if section == "target" else f"[{section}] {name}"
-                yield f"{place}: {_said(was.get(name))} when it was locked, {_said(now.get(name))} now"
+                then, since = _describe_value(was.get(name)), _describe_value(now.get(name))
+                yield f"{place}: {then} when it was locked, {since} now"
 
 
 Decided = tuple[str | None, str | None]
@@ -189,7 +190,7 @@ def drift(
     content: Callable[[str], bytes | None],
     now: Callable[[], Mapping[str, Decided]],
 ) -> Iterator[str]:
-    """Say everything that is no longer as it was locked, the cause before what follows from it.
+    """Describe everything that is no longer as it was locked, the cause before what follows from it.
 
     `catalogue` is the digest of the catalogue now, `content` gives a file of the project, `now` decides anew,
     as torch and backend of each target: it is asked only where the catalogue has changed.
@@ -213,8 +214,8 @@ def drift(
                 yield f"target {target.name}: {was} when it was locked, and the catalogue now gives {will}"
 
 
-def _wanted(table: Table) -> Mapping[str, Any]:
-    """Give what was wanted; raises `InputError` where a section is none, or a target has no name."""
+def _require_wish(table: Table) -> Mapping[str, Any]:
+    """Return what was wanted; raises `InputError` where a section is none, or a target has no name."""
     for section in table.raw():
         if section != "target":
             table.table(section)
@@ -228,7 +229,7 @@ def _decision(decided: Decided) -> str:
     return f"torch {torch} ({backend})" if torch else "no torch"
 
 
-def _said(value: object) -> str:
+def _describe_value(value: object) -> str:
     return "not there" if value is None else toml(value)
 
 

@@ -11,24 +11,31 @@ from pathlib import Path
 
 from torchenv.catalogue import Catalogue
 from torchenv.errors import InputError
-from torchenv.packages.compiled import Bound, bound_to_torch, following
+from torchenv.packages.compiled import Bound, find_bound_to_torch, following
 from torchenv.packages.documents import of_lock, of_project
-from torchenv.packages.family import companions, refuse_conflicts, sorted_out
+from torchenv.packages.family import companions, refuse_conflicts, sort_out
 from torchenv.packages.installed import of_environment
-from torchenv.packages.requirements_file import ReadText, listed
-from torchenv.packages.values import Asked, CannotFollow, Carried, Note, Wanted, together
+from torchenv.packages.requirements_file import ReadText, read_requirements_file
+from torchenv.packages.values import (
+    CannotFollow,
+    CarriedPackages,
+    CarriedRequirement,
+    PackageNote,
+    Wanted,
+    together,
+)
 from torchenv.profile.model import Packages
 from torchenv.system.documents import Table
 
 __all__ = [
-    "Asked",
     "Bound",
     "CannotFollow",
-    "Carried",
-    "Note",
+    "CarriedPackages",
+    "CarriedRequirement",
+    "PackageNote",
     "Wanted",
-    "bound_to_torch",
     "companions",
+    "find_bound_to_torch",
     "following",
     "of_environment",
     "of_file",
@@ -38,7 +45,7 @@ __all__ = [
 ]
 
 
-def of_file(name: str, directory: Path, read: ReadText, catalogue: Catalogue) -> Carried:
+def of_file(name: str, directory: Path, read: ReadText, catalogue: Catalogue) -> CarriedPackages:
     """Read a requirements file, a pyproject.toml or a PEP 751 lock, named from `directory`.
 
     `pyproject.toml[test,docs]` takes extras or dependency groups along. Raises `InputError`.
@@ -50,22 +57,22 @@ def of_file(name: str, directory: Path, read: ReadText, catalogue: Catalogue) ->
         hint = "list its packages in a requirements file, or carry the environment itself: `--like ENV`"
         raise InputError(f"{path}: a conda environment file is not read", hint=hint)
     if path.suffix != ".toml":
-        found = listed(path, read)
-        return sorted_out(catalogue, found.requirements, found.constraints, found.notes)
+        found = read_requirements_file(path, read)
+        return sort_out(catalogue, found.requirements, found.constraints, found.notes)
     table = Table.from_toml(read(path), file)
     if "lock-version" in table:
         return of_lock(table, catalogue)
     asked, notes = of_project(table, extras)
-    return sorted_out(catalogue, asked, notes=notes)
+    return sort_out(catalogue, asked, notes=notes)
 
 
 def of_profile(
     packages: Packages, source: str, directory: Path, read: ReadText, catalogue: Catalogue
-) -> Carried:
+) -> CarriedPackages:
     """Take what `[packages]` of a profile asks for; `directory` is that of the profile's file."""
-    own = sorted_out(
+    own = sort_out(
         catalogue,
-        [Asked(each, source) for each in packages.requirements],
-        [Asked(each, source) for each in packages.constraints],
+        [CarriedRequirement(each, source) for each in packages.requirements],
+        [CarriedRequirement(each, source) for each in packages.constraints],
     )
     return together(own, *(of_file(each, directory, read, catalogue) for each in packages.files))

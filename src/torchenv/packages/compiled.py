@@ -11,8 +11,8 @@ from pathlib import Path
 from packaging.version import Version
 
 from torchenv.environment.inspect import Distribution, canonical
-from torchenv.packages.installed import local_path, required_by
-from torchenv.packages.values import CannotFollow, Carried
+from torchenv.packages.installed import list_required, local_path
+from torchenv.packages.values import CannotFollow, CarriedPackages
 
 _TORCH = ("torch", "torch_python", "torch_cpu", "torch_cuda", "torch_hip", "torch_xpu")
 _LIBRARIES = (*_TORCH, "c10", "c10_cuda", "c10_hip", "c10_xpu")
@@ -41,7 +41,7 @@ class Bound:
     path: str | None = None
 
 
-def bound_to_torch(
+def find_bound_to_torch(
     distributions: Iterable[Distribution], torch: str | None, planned: Mapping[str, str]
 ) -> tuple[Bound, ...]:
     """Find the packages that refuse the planned family, and those with machine code for another torch.
@@ -66,7 +66,7 @@ def bound_to_torch(
 
 
 def links_torch(distribution: Distribution) -> Path | None:
-    """Give the first file with machine code that names a library of torch's, None where there is none."""
+    """Return the first file with machine code that names a library of torch's, None where there is none."""
     for line in distribution.record():
         if line.path.suffix in _NAMES and line.path.is_file() and _names_torch(line.path):
             return line.path
@@ -74,8 +74,8 @@ def links_torch(distribution: Distribution) -> Path | None:
 
 
 def following(
-    carried: Carried, bound: Sequence[Bound], newer: Mapping[str, str | None], index: str
-) -> Carried:
+    carried: CarriedPackages, bound: Sequence[Bound], newer: Mapping[str, str | None], index: str
+) -> CarriedPackages:
     """Ask for what is newer in place of what is bound to another torch, and list what cannot follow.
 
     `newer` has the newest version on the index with a wheel that fits, for each name that was asked about.
@@ -94,7 +94,7 @@ def following(
 
 def _requires_other(distribution: Distribution, planned: Mapping[str, str]) -> str | None:
     # Requires-Dist: torch==2.14.1
-    for requirement in required_by(distribution):
+    for requirement in list_required(distribution):
         version = planned.get(canonical(requirement.name))
         if version is not None and not requirement.specifier.contains(version, prereleases=True):
             return f"it requires {requirement.name}{requirement.specifier}"

@@ -11,15 +11,15 @@ from packaging.utils import canonicalize_name
 from torchenv.catalogue import Catalogue
 from torchenv.errors import InputError
 from torchenv.packages.installed import TOOLS, version_asks
-from torchenv.packages.values import Asked, Carried, Note, Wanted
+from torchenv.packages.values import CarriedPackages, CarriedRequirement, PackageNote, Wanted
 from torchenv.system.documents import Table, nearest
 
 if TYPE_CHECKING:
     from packaging.pylock import Package
 
 
-def of_project(table: Table, extras: Iterable[str]) -> tuple[list[Asked], list[Note]]:
-    """Give the dependencies of `[project]`, with the extras and dependency groups that are named."""
+def of_project(table: Table, extras: Iterable[str]) -> tuple[list[CarriedRequirement], list[PackageNote]]:
+    """Return the dependencies of `[project]`, with the extras and dependency groups that are named."""
     project = table.table("project")
     if "dependencies" in project.strings("dynamic"):
         hint = "name the file that its build tool reads them from, such as requirements.txt"
@@ -27,9 +27,9 @@ def of_project(table: Table, extras: Iterable[str]) -> tuple[list[Asked], list[N
     if "project" not in table and "poetry" in table.table("tool"):
         hint = "move them to [project], or export them: `poetry export -o requirements.txt`"
         raise InputError(f"{table.source}: [tool.poetry] dependencies are not read", hint=hint)
-    asked = [Asked(each, table.source) for each in project.strings("dependencies")]
+    asked = [CarriedRequirement(each, table.source) for each in project.strings("dependencies")]
     for extra in extras:
-        asked += [Asked(each, f"{table.source}[{extra}]") for each in _extra(table, extra, ())]
+        asked += [CarriedRequirement(each, f"{table.source}[{extra}]") for each in _extra(table, extra, ())]
     for each in asked:
         try:
             Requirement(each.requirement)
@@ -38,15 +38,15 @@ def of_project(table: Table, extras: Iterable[str]) -> tuple[list[Asked], list[N
             raise InputError(f"{each.source}: {each.requirement!r} is not a requirement: {said}") from None
     sources = table.table("tool").table("uv").table("sources")
     notes = [
-        Note("ignored", f"{table.source}: tool.uv.sources.{name} is not obeyed")
+        PackageNote("ignored", f"{table.source}: tool.uv.sources.{name} is not obeyed")
         for name in sources
         if name in {canonicalize_name(Requirement(each.requirement).name) for each in asked}
     ]
     return asked, notes
 
 
-def of_lock(table: Table, catalogue: Catalogue) -> Carried:
-    """Give the topmost packages of a lock, or all where it does not say which needs which."""
+def of_lock(table: Table, catalogue: Catalogue) -> CarriedPackages:
+    """Return the topmost packages of a lock, or all where it does not say which needs which."""
     from packaging.pylock import Pylock, PylockValidationError
 
     try:
@@ -59,13 +59,13 @@ def of_lock(table: Table, catalogue: Catalogue) -> Carried:
     for package in pylock.packages:
         name = str(package.name)
         if name in catalogue.family:
-            family += [Asked(name, table.source)] if name != "torch" else []
+            family += [CarriedRequirement(name, table.source)] if name != "torch" else []
         elif package.directory is not None:
             said = f"{table.source}: {name} is a folder of one machine: install it afterwards by hand"
-            notes.append(Note("local", said))
-        elif name not in below | TOOLS and not catalogue.brought(name):
-            wanted.setdefault(name, _wanted(package, table.source))
-    return Carried(wanted=tuple(wanted.values()), family=tuple(family), notes=tuple(notes))
+            notes.append(PackageNote("local", said))
+        elif name not in below | TOOLS and not catalogue.is_brought_along(name):
+            wanted.setdefault(name, _make_wanted(package, table.source))
+    return CarriedPackages(wanted=tuple(wanted.values()), family=tuple(family), notes=tuple(notes))
 
 
 def _extra(table: Table, extra: str, above: tuple[str, ...]) -> list[str]:
@@ -91,7 +91,7 @@ def _extra(table: Table, extra: str, above: tuple[str, ...]) -> list[str]:
 
 
 def _own_extras(table: Table, text: str, above: tuple[str, ...]) -> list[str]:
-    """Give a requirement, or in place of a project's own extras what they list."""
+    """Return a requirement, or in place of a project's own extras what they list."""
     # all = ["mine[plots,dev]"]
     try:
         requirement = Requirement(text)
@@ -103,7 +103,7 @@ def _own_extras(table: Table, text: str, above: tuple[str, ...]) -> list[str]:
     return [each for extra in sorted(requirement.extras) for each in _extra(table, extra, above)]
 
 
-def _wanted(package: Package, source: str) -> Wanted:
+def _make_wanted(package: Package, source: str) -> Wanted:
     name, version = str(package.name), str(package.version or "")
     marker = f" ; {package.marker}" if package.marker else ""
     if package.vcs is not None and package.vcs.url:

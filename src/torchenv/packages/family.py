@@ -9,25 +9,27 @@ from packaging.requirements import Requirement
 from torchenv.catalogue import Catalogue
 from torchenv.environment.inspect import canonical
 from torchenv.errors import NothingSuits
-from torchenv.packages.values import Asked, Carried, Note
+from torchenv.packages.values import CarriedPackages, CarriedRequirement, PackageNote
 
 
-def sorted_out(
+def sort_out(
     catalogue: Catalogue,
-    asked: Iterable[Asked],
-    constraints: Iterable[Asked] = (),
-    notes: Iterable[Note] = (),
-) -> Carried:
+    asked: Iterable[CarriedRequirement],
+    constraints: Iterable[CarriedRequirement] = (),
+    notes: Iterable[PackageNote] = (),
+) -> CarriedPackages:
     """Part what is asked for into torch's family, what torch itself brings, and everything else."""
     others, family, bounds, family_bounds, said = [], [], [], [], list(notes)
     for each in asked:
         name = _name(each)
         if name in catalogue.family:
             family.append(each)
-            said += _unheeded(each)
-        elif catalogue.brought(name):
+            said += _note_unheeded(each)
+        elif catalogue.is_brought_along(name):
             said.append(
-                Note("by-torch", f"{each.source}: {each.requirement} is left to torch, which brings it")
+                PackageNote(
+                    "by-torch", f"{each.source}: {each.requirement} is left to torch, which brings it"
+                )
             )
         else:
             others.append(each)
@@ -35,9 +37,9 @@ def sorted_out(
         name = _name(each)
         if name in catalogue.family:
             family_bounds.append(each)
-        elif not catalogue.brought(name):
+        elif not catalogue.is_brought_along(name):
             bounds.append(each)
-    return Carried(
+    return CarriedPackages(
         requirements=tuple(others),
         constraints=tuple(bounds),
         family=tuple(family),
@@ -46,8 +48,8 @@ def sorted_out(
     )
 
 
-def companions(carried: Carried, platform: str) -> tuple[str, ...]:
-    """Give the packages of torch's family beside torch that are asked for on a platform, for the plan."""
+def companions(carried: CarriedPackages, platform: str) -> tuple[str, ...]:
+    """Return the packages of torch's family beside torch that are asked for on a platform, for the plan."""
     names = (
         canonical(requirement.name)
         for requirement in (Requirement(each.requirement) for each in carried.family)
@@ -56,7 +58,7 @@ def companions(carried: Carried, platform: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for each in names if each != "torch"))
 
 
-def refuse_conflicts(carried: Carried, planned: Iterable[str], *, platform: str, python: str) -> None:
+def refuse_conflicts(carried: CarriedPackages, planned: Iterable[str], *, platform: str, python: str) -> None:
     """Raise `NothingSuits` where something that is asked of torch's family is not what is planned.
 
     `planned` are the plan's requirements, such as `torch==2.15.0+cu132`; `python` is a minor such as `3.12`.
@@ -82,7 +84,7 @@ def refuse_conflicts(carried: Carried, planned: Iterable[str], *, platform: str,
 
 
 def holds(requirement: Requirement, platform: str, python: str | None = None) -> bool:
-    """Say whether a requirement's marker holds on a platform such as `linux-x86_64`.
+    """Return whether a requirement's marker holds on a platform such as `linux-x86_64`.
 
     Without a Python its version counts as that of the one that runs torchenv.
     """
@@ -103,19 +105,19 @@ def holds(requirement: Requirement, platform: str, python: str | None = None) ->
     return requirement.marker.evaluate({**given, "extra": ""})
 
 
-def _unheeded(asked: Asked) -> list[Note]:
+def _note_unheeded(asked: CarriedRequirement) -> list[PackageNote]:
     requirement = Requirement(asked.requirement)
     if requirement.url is not None:
         said = f"{asked.source}: {requirement.name} comes from the plan's index, not from {requirement.url}"
-        return [Note("ignored", said)]
+        return [PackageNote("ignored", said)]
     if requirement.extras:
         extras = ",".join(sorted(requirement.extras))
         said = (
             f"{asked.source}: the extras of {requirement.name}[{extras}] are left out: list what they bring"
         )
-        return [Note("ignored", said)]
+        return [PackageNote("ignored", said)]
     return []
 
 
-def _name(asked: Asked) -> str:
+def _name(asked: CarriedRequirement) -> str:
     return canonical(Requirement(asked.requirement).name)

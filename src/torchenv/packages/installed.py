@@ -13,7 +13,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from torchenv.catalogue import Catalogue
 from torchenv.environment.inspect import Distribution, canonical
-from torchenv.packages.values import Asked, Carried, Note, Wanted
+from torchenv.packages.values import CarriedPackages, CarriedRequirement, PackageNote, Wanted
 
 # An environment is made with its own, or does without them.
 TOOLS = frozenset({"pip", "setuptools", "wheel"})
@@ -21,7 +21,9 @@ TOOLS = frozenset({"pip", "setuptools", "wheel"})
 Installed = Mapping[str, Distribution]
 
 
-def of_environment(distributions: Iterable[Distribution], source: str, catalogue: Catalogue) -> Carried:
+def of_environment(
+    distributions: Iterable[Distribution], source: str, catalogue: Catalogue
+) -> CarriedPackages:
     """Take what was asked for by name, and what nobody asked for and nothing requires.
 
     pip and uv mark what was asked for. conda does not, and an extra that was asked for leaves no mark: what
@@ -30,25 +32,27 @@ def of_environment(distributions: Iterable[Distribution], source: str, catalogue
     """
     installed = {canonical(each.name): each for each in distributions}
     family = [name for name in sorted(installed) if name in catalogue.family]
-    of_torch = _reached(family, installed)
+    of_torch = _find_reached(family, installed)
     local = {name: path for name, each in installed.items() if (path := local_path(each)) is not None}
     passed_over = {*family, *TOOLS, *local}
     chosen = [
         name
         for name, each in installed.items()
-        if _marked(each) and name not in passed_over and not (catalogue.brought(name) and name in of_torch)
+        if _is_marked(each)
+        and name not in passed_over
+        and not (catalogue.is_brought_along(name) and name in of_torch)
     ]
-    rest = installed.keys() - passed_over - of_torch - _reached(chosen, installed)
-    chosen += _topmost({name for name in rest if not catalogue.brought(name)}, installed)
-    return Carried(
-        wanted=tuple(_wanted(name, installed[name], source) for name in sorted(chosen)),
-        family=tuple(Asked(name, source) for name in family if name != "torch"),
+    rest = installed.keys() - passed_over - of_torch - _find_reached(chosen, installed)
+    chosen += _topmost({name for name in rest if not catalogue.is_brought_along(name)}, installed)
+    return CarriedPackages(
+        wanted=tuple(_make_wanted(name, installed[name], source) for name in sorted(chosen)),
+        family=tuple(CarriedRequirement(name, source) for name in family if name != "torch"),
         notes=tuple(_by_hand(name, *local[name]) for name in sorted(local)),
     )
 
 
-def required_by(distribution: Distribution, extras: frozenset[str] = frozenset()) -> list[Requirement]:
-    """Give what a distribution requires, and what the extras add; malformed lines are passed over."""
+def list_required(distribution: Distribution, extras: frozenset[str] = frozenset()) -> list[Requirement]:
+    """Return what a distribution requires, and what the extras add; malformed lines are passed over."""
     found = []
     for text in distribution.requires:
         try:
@@ -63,7 +67,7 @@ def required_by(distribution: Distribution, extras: frozenset[str] = frozenset()
 
 
 def local_path(distribution: Distribution) -> tuple[str, bool] | None:
-    """Give the path on this machine that it came from, and whether it is editable there."""
+    """Return the path on this machine that it came from, and whether it is editable there."""
     direct = _direct_url(distribution)
     # {"url": "file:///home/u/project", "dir_info": {"editable": true}}
     url = direct.get("url", "")
@@ -72,7 +76,7 @@ def local_path(distribution: Distribution) -> tuple[str, bool] | None:
     return unquote(urlsplit(url).path), bool(direct.get("dir_info", {}).get("editable"))
 
 
-def _wanted(name: str, distribution: Distribution, source: str) -> Wanted:
+def _make_wanted(name: str, distribution: Distribution, source: str) -> Wanted:
     version, url = distribution.version, _portable_url(distribution)
     asks = (f"{name} @ {url}",) if url else version_asks(name, version)
     return Wanted(name=name, version=version, source=source, asks=asks)
@@ -84,12 +88,12 @@ def version_asks(name: str, version: str) -> tuple[str, ...]:
     return f"{name}=={version}", f"{name}>={version.partition('+')[0]}", name
 
 
-def _marked(distribution: Distribution) -> bool:
+def _is_marked(distribution: Distribution) -> bool:
     # conda's packages keep the marks of the machine that they were made on.
     return distribution.requested and distribution.installer != "conda"
 
 
-def _reached(roots: Iterable[str], installed: Installed) -> set[str]:
+def _find_reached(roots: Iterable[str], installed: Installed) -> set[str]:
     seen: set[tuple[str, frozenset[str]]] = set()
     todo = [(root, frozenset[str]()) for root in roots]
     while todo:
@@ -97,25 +101,25 @@ def _reached(roots: Iterable[str], installed: Installed) -> set[str]:
         if (name, extras) in seen or name not in installed:
             continue
         seen.add((name, extras))
-        required = required_by(installed[name], extras)
+        required = list_required(installed[name], extras)
         todo += [(canonical(each.name), frozenset(each.extras)) for each in required]
     return {name for name, _ in seen}
 
 
 def _topmost(names: set[str], installed: Installed) -> list[str]:
-    """Give the fewest of `names` from which all the others are reached."""
+    """Return the fewest of `names` from which all the others are reached."""
     found: list[str] = []
     while names:
-        below = {other for name in names for other in _reached([name], installed) - {name}}
+        below = {other for name in names for other in _find_reached([name], installed) - {name}}
         # Packages that require each other have no topmost one; any of them reaches the others.
         heads = sorted(names - below) or sorted(names)[:1]
         found += heads
-        names = names - _reached(heads, installed)
+        names = names - _find_reached(heads, installed)
     return found
 
 
 def _portable_url(distribution: Distribution) -> str | None:
-    """Give the repository or archive that it came from, if other machines reach it too."""
+    """Return the repository or archive that it came from, if other machines reach it too."""
     direct = _direct_url(distribution)
     # {"url": "https://git.example/a.git", "vcs_info": {"vcs": "git", "commit_id": "7921be1…"}}
     # {"url": "https://files.example/a-1-py3-none-any.whl", "archive_info": {"hashes": {"sha256": "…"}}}
@@ -138,7 +142,7 @@ def _direct_url(distribution: Distribution) -> Mapping[str, Any]:
     return direct if isinstance(direct, dict) else {}
 
 
-def _by_hand(name: str, path: str, editable: bool) -> Note:  # noqa: FBT001
+def _by_hand(name: str, path: str, editable: bool) -> PackageNote:  # noqa: FBT001
     what = f"-e {shlex.quote(path)}" if editable else shlex.quote(path)
     said = f"{name} comes from {path}: install it afterwards with `uv pip install --no-deps {what}`"
-    return Note("local", said)
+    return PackageNote("local", said)

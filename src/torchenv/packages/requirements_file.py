@@ -13,33 +13,35 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from torchenv.errors import InputError
-from torchenv.packages.values import Asked, Note
+from torchenv.packages.values import CarriedRequirement, PackageNote
 
 # Gives the text of a file; raises `InputError` where it cannot be read.
 ReadText = Callable[[Path], str]
 
 
 @dataclass(slots=True)
-class Listed:
+class RequirementsList:
     """What a requirements file and those that it names list."""
 
-    requirements: list[Asked] = field(default_factory=list)
-    constraints: list[Asked] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
+    requirements: list[CarriedRequirement] = field(default_factory=list)
+    constraints: list[CarriedRequirement] = field(default_factory=list)
+    notes: list[PackageNote] = field(default_factory=list)
 
 
-def listed(path: Path, read: ReadText) -> Listed:
+def read_requirements_file(path: Path, read: ReadText) -> RequirementsList:
     """Read a requirements file with those that `-r` and `-c` name in it, each once.
 
     Options that would choose an index or a build are noted and not obeyed. Raises `InputError` for a line
     that is no requirement.
     """
-    found = Listed()
+    found = RequirementsList()
     _collect(path, read, found, found.requirements, set())
     return found
 
 
-def _collect(path: Path, read: ReadText, found: Listed, into: list[Asked], seen: set[Path]) -> None:
+def _collect(
+    path: Path, read: ReadText, found: RequirementsList, into: list[CarriedRequirement], seen: set[Path]
+) -> None:
     if path in seen:
         return
     seen.add(path)
@@ -54,7 +56,7 @@ def _collect(path: Path, read: ReadText, found: Listed, into: list[Asked], seen:
         elif editable := re.match(r"(?:-e|--editable)[\s=]?\s*(\S+)", line):
             _editable(editable[1], source, found, into)
         elif line.startswith("-"):
-            found.notes.append(Note("ignored", f"{source}: {_without_login(line)} is not obeyed"))
+            found.notes.append(PackageNote("ignored", f"{source}: {_without_login(line)} is not obeyed"))
         else:
             # numpy==2.3.0 --hash=sha256:… --hash=sha256:…
             text, *options = re.split(r"\s+(?=--\w)", line)
@@ -62,11 +64,11 @@ def _collect(path: Path, read: ReadText, found: Listed, into: list[Asked], seen:
             _requirement(text.strip(), source, found, into)
     if hashed:
         said = f"{path.name}: its hashes are not checked: the new lock has hashes of its own"
-        found.notes.append(Note("ignored", said))
+        found.notes.append(PackageNote("ignored", said))
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Give each line with its number: continued ones joined, comments and empty ones left out."""
+    """Yield each line with its number: continued ones joined, comments and empty ones left out."""
     parts: list[str] = []
     first = 1
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
@@ -90,19 +92,19 @@ def _beside(path: Path, name: str, source: str) -> Path:
     return Path(os.path.normpath(path.parent / name))
 
 
-def _editable(target: str, source: str, found: Listed, into: list[Asked]) -> None:
+def _editable(target: str, source: str, found: RequirementsList, into: list[CarriedRequirement]) -> None:
     if re.match(r"(git|hg|svn|bzr)\+", target):
         _requirement(target, source, found, into)
     else:
         found.notes.append(_by_hand(f"-e {target}", source))
 
 
-def _requirement(text: str, source: str, found: Listed, into: list[Asked]) -> None:
+def _requirement(text: str, source: str, found: RequirementsList, into: list[CarriedRequirement]) -> None:
     if "${" in text:
         hint = "write the value in its place"
         raise InputError(f"{source}: {text!r} names a variable, which is not looked up", hint=hint)
     if re.match(r"(\w+\+)?\w+://", text):
-        text = _named(text, source)
+        text = _name_address(text, source)
     elif re.match(r"[./~]|[A-Za-z]:\\", text) or re.fullmatch(r"\S+\.(whl|zip|tar\.gz)", text):
         found.notes.append(_by_hand(text, source))
         return
@@ -114,10 +116,10 @@ def _requirement(text: str, source: str, found: Listed, into: list[Asked]) -> No
     if requirement.url is not None and requirement.url.startswith("file:"):
         found.notes.append(_by_hand(unquote(urlsplit(requirement.url).path), source))
     else:
-        into.append(Asked(text, source))
+        into.append(CarriedRequirement(text, source))
 
 
-def _named(url: str, source: str) -> str:
+def _name_address(url: str, source: str) -> str:
     """Write an address as `name @ address`, with the name that it ends with."""
     # git+https://git.example/a.git@v1#egg=a&subdirectory=python
     address, _, fragment = url.partition("#")
@@ -133,9 +135,11 @@ def _named(url: str, source: str) -> str:
     return f"{egg} @ {address}{'#' + rest if rest else ''}"
 
 
-def _by_hand(what: str, source: str) -> Note:
+def _by_hand(what: str, source: str) -> PackageNote:
     command = f"uv pip install --no-deps {what}"
-    return Note("local", f"{source}: {what} is of this machine alone: install it afterwards with `{command}`")
+    return PackageNote(
+        "local", f"{source}: {what} is of this machine alone: install it afterwards with `{command}`"
+    )
 
 
 def _without_login(line: str) -> str:

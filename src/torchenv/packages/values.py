@@ -10,7 +10,7 @@ from torchenv.environment.inspect import canonical
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CarriedRequirement:
     """A PEP 508 requirement that holds as it is written; `source` is the file, with the line, that asks."""
 
     requirement: str
@@ -32,7 +32,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class PackageNote:
     """What a person should know of something that was read: `ignored`, `local` or `by-torch`."""
 
     code: str
@@ -53,19 +53,19 @@ class CannotFollow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Carried:
+class CarriedPackages:
     """All of it: what holds, what gives way, and what is asked of torch's family, which the plan decides."""
 
-    requirements: tuple[Asked, ...] = ()
-    constraints: tuple[Asked, ...] = ()
+    requirements: tuple[CarriedRequirement, ...] = ()
+    constraints: tuple[CarriedRequirement, ...] = ()
     wanted: tuple[Wanted, ...] = ()
-    family: tuple[Asked, ...] = ()
-    family_constraints: tuple[Asked, ...] = ()
-    notes: tuple[Note, ...] = ()
+    family: tuple[CarriedRequirement, ...] = ()
+    family_constraints: tuple[CarriedRequirement, ...] = ()
+    notes: tuple[PackageNote, ...] = ()
     cannot_follow: tuple[CannotFollow, ...] = ()
 
 
-def together(*parts: Carried) -> Carried:
+def together(*parts: CarriedPackages) -> CarriedPackages:
     """Put what comes from several places together; a name that is asked for twice is wanted once."""
     requirements = tuple(dict.fromkeys(each for part in parts for each in part.requirements))
     asked = {canonical(Requirement(each.requirement).name) for each in requirements}
@@ -73,7 +73,7 @@ def together(*parts: Carried) -> Carried:
     for each in (each for part in parts for each in part.wanted):
         if each.name not in asked:
             wanted.setdefault(each.name, each)
-    return Carried(
+    return CarriedPackages(
         requirements=requirements,
         constraints=tuple(each for part in parts for each in part.constraints),
         wanted=tuple(wanted.values()),

@@ -26,11 +26,11 @@ def advise(ask: Question, outcome: Outcome, build: Build | None, why: tuple[str,
         return Advice(STAY, (f"torch {old} is in use and newer than what is planned",))
     fits = f"torch {new} ({build.backend.tag}) suits {_machine(ask, build)}"
     if errors := ask.known.findings.get("error", 0):
-        return Advice(STAY, (fits, f"the audit found {_counted(errors, 'error')}: mend this code first"))
+        return Advice(STAY, (fits, f"the audit found {_count(errors, 'error')}: mend this code first"))
     may_break = tuple(_may_break(ask.known))
     if old is None:
         return Advice(UPGRADE, (f"{fits}, and nothing is in use that could be lost", *may_break))
-    if ask.wish.distributed and ask.catalogue.closed_door(old, new):
+    if ask.wish.distributed and ask.catalogue.has_closed_door(old, new):
         return Advice(AT_BOUNDARY, (fits, *_door(old, new, ask.known), *may_break))
     return Advice(UPGRADE, (f"{fits}, in a clean environment; {old} is kept beside it", *may_break))
 
@@ -52,20 +52,22 @@ def _door(old: Version, new: Version, known: Known) -> Iterator[str]:
     if kept is None:
         yield f"no checkpoint that {old} reads is kept: keep one first with `torchenv checkpoints keep`"
         return
-    yield f"{kept.path} is kept for {old}, {_aged(kept.age)} old: a step back costs what was trained since"
+    age = _describe_age(kept.age)
+    yield f"{kept.path} is kept for {old}, {age} old: a step back costs what was trained since"
     if known.oldest_lifeboat is not None and kept.age > known.oldest_lifeboat:
-        yield f"the profile wants one no older than {_aged(known.oldest_lifeboat)}: keep a newer one first"
+        oldest = _describe_age(known.oldest_lifeboat)
+        yield f"the profile wants one no older than {oldest}: keep a newer one first"
 
 
 def _may_break(known: Known) -> Iterator[str]:
     if warnings := known.findings.get("warning", 0):
-        yield f"the audit found {_counted(warnings, 'warning')}: read them before a long run"
+        yield f"the audit found {_count(warnings, 'warning')}: read them before a long run"
 
 
-def _counted(number: int, noun: str) -> str:
+def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _aged(age: timedelta) -> str:
+def _describe_age(age: timedelta) -> str:
     hours = int(age.total_seconds() // 3600)
-    return _counted(hours // 24, "day") if hours >= 48 else _counted(hours, "hour")
+    return _count(hours // 24, "day") if hours >= 48 else _count(hours, "hour")

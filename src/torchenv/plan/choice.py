@@ -8,7 +8,7 @@ from torchenv.host.model import AmdDevice, Host, Status
 from torchenv.plan.advice import advise
 from torchenv.plan.devices import MAKERS, all_devices, consider
 from torchenv.plan.needs import refusal_of_mps, remarks_of
-from torchenv.plan.python import passed_over
+from torchenv.plan.python import reject_others
 from torchenv.plan.reasons import explain_block, explain_fallback
 from torchenv.plan.search import Search
 from torchenv.plan.values import (
@@ -36,17 +36,17 @@ def resolve(ask: Question) -> Plan:
     considered = consider(host, wish, catalogue)
     search = Search(ask, considered)
     if considered.blocked is not None:
-        return _unreadable_or_torn(search, wanted)
+        return _block_unreadable_or_torn(search, wanted)
     if build := search.first(wanted):
-        return _planned(search, build, Outcome.AS_REQUESTED)
+        return _make_plan(search, build, Outcome.AS_REQUESTED)
     refused = tuple(search.rejected)
     fallback = search.first(catalogue.neighbours(wanted[0]))
     if fallback and wish.fallback:
         why = explain_fallback(fallback, refused, ask)
-        return _planned(search, fallback, Outcome.FALLBACK, why=why)
+        return _make_plan(search, fallback, Outcome.FALLBACK, why=why)
     if wish.accept_cpu and considered.vendor in MAKERS:
-        return _on_cpu(search, wanted) or _blocked(search, wanted, fallback)
-    return _blocked(search, wanted, fallback)
+        return _on_cpu(search, wanted) or _make_blocked(search, wanted, fallback)
+    return _make_blocked(search, wanted, fallback)
 
 
 def _on_cpu(search: Search, wanted: tuple[Release, ...]) -> Plan | None:
@@ -55,7 +55,7 @@ def _on_cpu(search: Search, wanted: tuple[Release, ...]) -> Plan | None:
     if build is None:
         return None
     on_cpu.rejected[:0] = search.rejected
-    return _planned(on_cpu, build, Outcome.AS_REQUESTED)
+    return _make_plan(on_cpu, build, Outcome.AS_REQUESTED)
 
 
 def _refuse_unknown_words(wish: Wish, catalogue: Catalogue) -> None:
@@ -69,13 +69,13 @@ def _refuse_unknown_words(wish: Wish, catalogue: Catalogue) -> None:
             raise InputError(f"{name!r} is not a package of torch's family", hint=hint)
 
 
-def _planned(search: Search, build: Build, outcome: Outcome, why: tuple[str, ...] = ()) -> Plan:
+def _make_plan(search: Search, build: Build, outcome: Outcome, why: tuple[str, ...] = ()) -> Plan:
     ask, considered = search.ask, search.considered
     remarks = (
         *considered.remarks,
         *remarks_of(build.release, build.backend, considered, ask),
         *_problems(ask.host),
-        *_held_back(search, build, outcome),
+        *_note_held_back(search, build, outcome),
         *_from_source(search, outcome),
         *_from_package_index(search, build),
     )
@@ -86,13 +86,13 @@ def _planned(search: Search, build: Build, outcome: Outcome, why: tuple[str, ...
         why=why,
         devices=_devices(search, build),
         rejected=tuple(search.rejected),
-        pythons=passed_over(ask, build.release, build.backend, build.python),
+        pythons=reject_others(ask, build.release, build.backend, build.python),
         warnings=remarks,
         advice=advise(ask, outcome, build, why),
     )
 
 
-def _blocked(search: Search, wanted: tuple[Release, ...], fallback: Build | None) -> Plan:
+def _make_blocked(search: Search, wanted: tuple[Release, ...], fallback: Build | None) -> Plan:
     rejected = tuple(search.rejected)
     told = explain_block(search, wanted, fallback)
     remarks = (
@@ -113,7 +113,7 @@ def _blocked(search: Search, wanted: tuple[Release, ...], fallback: Build | None
     )
 
 
-def _unreadable_or_torn(search: Search, wanted: tuple[Release, ...]) -> Plan:
+def _block_unreadable_or_torn(search: Search, wanted: tuple[Release, ...]) -> Plan:
     considered = search.considered
     assert considered.blocked is not None
     if search.ask.wish.accept_cpu and (plan := _on_cpu(search, wanted)):
@@ -155,7 +155,7 @@ def _problems(host: Host) -> tuple[Remark, ...]:
     return tuple(Remark(each.code, each.message) for each in told)
 
 
-def _held_back(search: Search, build: Build, outcome: Outcome) -> tuple[Remark, ...]:
+def _note_held_back(search: Search, build: Build, outcome: Outcome) -> tuple[Remark, ...]:
     """Name the devices without which the wish could be met."""
     devices = search.considered.devices
     if outcome is not Outcome.FALLBACK or len(devices) < 2:

@@ -41,15 +41,15 @@ def consider(host: Host, wish: Wish, catalogue: Catalogue) -> Considered:
         return Considered(vendor="apple")
     wanted = _vendors_of(wish, catalogue)
     if wish.by_hand and wanted == {"cpu"}:
-        return Considered(vendor="cpu", remarks=_unused(host, frozenset(), "cpu was chosen by hand"))
-    picked = {vendor: _picked(vendor, host, wish, catalogue) for vendor in MAKERS}
+        return Considered(vendor="cpu", remarks=_note_unused(host, frozenset(), "cpu was chosen by hand"))
+    picked = {vendor: _pick(vendor, host, wish, catalogue) for vendor in MAKERS}
     _refuse_empty_selection(host, wish, picked)
     remarks = _aside(host, picked)
     unreadable = {vendor for vendor in MAKERS if _unreadable(vendor, host)}
     present = {vendor for vendor in MAKERS if picked[vendor] or vendor in unreadable}
     if wish.by_hand and present & wanted:
         # A backend by name settles which maker's devices are used.
-        remarks += _unused(host, frozenset(wanted), "the backend was chosen by hand")
+        remarks += _note_unused(host, frozenset(wanted), "the backend was chosen by hand")
         present &= wanted
     if not present:
         return _no_device(wish, wanted, remarks)
@@ -59,24 +59,24 @@ def consider(host: Host, wish: Wish, catalogue: Catalogue) -> Considered:
     (vendor,) = present
     if vendor in unreadable:
         vouched = wish.by_hand and vendor in wanted
-        return _cannot_be_asked(vendor, picked[vendor], host, remarks, vouched=vouched)
+        return _block_unreadable(vendor, picked[vendor], host, remarks, vouched=vouched)
     return Considered(vendor=vendor, devices=picked[vendor], remarks=remarks)
 
 
 def all_devices(host: Host) -> Iterable[tuple[str, Device]]:
-    """Give every device of the host with its maker, in the order of the host document."""
+    """Return every device of the host with its maker, in the order of the host document."""
     for vendor in MAKERS:
         for device in devices_of(vendor, host):
             yield vendor, device
 
 
 def devices_of(vendor: str, host: Host) -> tuple[Device, ...]:
-    """Give the devices of one maker."""
+    """Return the devices of one maker."""
     return host.accelerators(vendor).devices
 
 
 def is_integrated(device: Device) -> bool:
-    """Say whether it is a part of the processor."""
+    """Return whether it is a part of the processor."""
     return not isinstance(device, NvidiaDevice) and device.integrated
 
 
@@ -94,14 +94,14 @@ def _unreadable(vendor: str, host: Host) -> bool:
     return found_nothing or (status is Status.UNREADABLE and not only_integrated)
 
 
-def _picked(vendor: str, host: Host, wish: Wish, catalogue: Catalogue) -> tuple[Device, ...]:
+def _pick(vendor: str, host: Host, wish: Wish, catalogue: Catalogue) -> tuple[Device, ...]:
     devices = devices_of(vendor, host)
     chosen = [each for each in devices if each.visible]
     if wish.devices is not None:
         chosen = [each for each in chosen if each.index in wish.devices]
     by_backend = wish.by_hand and vendor in _vendors_of(wish, catalogue)
     masked = any(not each.visible for each in devices)
-    named = wish.devices is not None and not _discrete_picked(host, wish)
+    named = wish.devices is not None and not _has_discrete_pick(host, wish)
     return tuple(
         each
         for each in chosen
@@ -110,11 +110,11 @@ def _picked(vendor: str, host: Host, wish: Wish, catalogue: Catalogue) -> tuple[
         or masked
         or named
         or _overridden(each)
-        or (not _discrete_picked(host, wish) and _served_by_any(each, host, catalogue))
+        or (not _has_discrete_pick(host, wish) and _is_served_by_any(each, host, catalogue))
     )
 
 
-def _discrete_picked(host: Host, wish: Wish) -> bool:
+def _has_discrete_pick(host: Host, wish: Wish) -> bool:
     return any(
         not is_integrated(each) and each.visible and (wish.devices is None or each.index in wish.devices)
         for _, each in all_devices(host)
@@ -126,7 +126,7 @@ def _overridden(device: Device) -> bool:
     return isinstance(device, AmdDevice) and device.override is not None
 
 
-def _served_by_any(device: Device, host: Host, catalogue: Catalogue) -> bool:
+def _is_served_by_any(device: Device, host: Host, catalogue: Catalogue) -> bool:
     for release in catalogue.releases:
         for backend in release.backends:
             if host.platform not in backend.platforms:
@@ -176,7 +176,7 @@ def _target(device: Device) -> str:
             return "Intel graphics"
 
 
-def _unused(host: Host, used: frozenset[str], why: str) -> tuple[Remark, ...]:
+def _note_unused(host: Host, used: frozenset[str], why: str) -> tuple[Remark, ...]:
     return tuple(
         Remark("device-unused", f"{each.name} will not be used: {why}")
         for vendor, each in all_devices(host)
@@ -219,7 +219,7 @@ def _conflict(
     )
 
 
-def _cannot_be_asked(
+def _block_unreadable(
     vendor: str, devices: tuple[Device, ...], host: Host, remarks: tuple[Remark, ...], *, vouched: bool
 ) -> Considered:
     why = "; ".join(each.message for each in host.problems) or "its driver could not be asked"

@@ -19,7 +19,7 @@ SCHEMA = "torchenv.fleet/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class HostKind:
     """A kind of machine as a target would name it, and the release that it gets.
 
     `line` is the line that its target must name, where the backend alone would give a newer release.
@@ -59,11 +59,11 @@ class Member:
 
     name: str
     plan: Plan
-    kind: Kind | None
-    served_by: Kind | None
+    kind: HostKind | None
+    served_by: HostKind | None
 
     @property
-    def held_back(self) -> bool:
+    def is_held_back(self) -> bool:
         """Whether the fewest targets give it an older release than it could have."""
         return bool(self.kind and self.served_by and self.served_by.release < self.kind.release)
 
@@ -88,22 +88,22 @@ class Fleet:
     """The machines in the order in which they were named, and the fewest targets that serve them."""
 
     members: tuple[Member, ...]
-    targets: tuple[Kind, ...]
+    targets: tuple[HostKind, ...]
 
     @property
-    def left_out(self) -> tuple[Member, ...]:
+    def unserved(self) -> tuple[Member, ...]:
         """The machines that nothing serves."""
         return tuple(each for each in self.members if each.kind is None)
 
-    def needed(self, profile: Profile) -> tuple[Target, ...]:
-        """Give the targets that its machines need and that a profile does not have yet."""
+    def list_missing_targets(self, profile: Profile) -> tuple[Target, ...]:
+        """Return the targets that its machines need and that a profile does not have yet."""
         had = {(each.platform, each.backend, each.torch) for each in profile.targets}
         kinds = dict.fromkeys(each.kind for each in self.members if each.kind)
         new = {(each.platform, each.backend, each.line): each.target for each in reversed(kinds)}
         return tuple(target for key, target in reversed(new.items()) if key not in had)
 
     def to_document(self) -> dict[str, Any]:
-        """Give the `torchenv.fleet/1` document."""
+        """Return the `torchenv.fleet/1` document."""
         return {
             "schema": SCHEMA,
             "hosts": [_row(each) for each in self.members],
@@ -118,7 +118,7 @@ class Fleet:
                     "holds_back": [
                         member.name
                         for member in self.members
-                        if member.served_by == each and member.held_back
+                        if member.served_by == each and member.is_held_back
                     ],
                 }
                 for each in self.targets
@@ -140,7 +140,7 @@ def fleet(hosts: Mapping[str, Host], wish: Wish, catalogue: Catalogue) -> Fleet:
     targets = _fewest(serves, frozenset(name for name, kind in kinds.items() if kind))
     return Fleet(
         tuple(
-            Member(name, plans[name], kinds[name], _chosen(name, kinds[name], targets, serves))
+            Member(name, plans[name], kinds[name], _choose(name, kinds[name], targets, serves))
             for name in hosts
         ),
         targets,
@@ -151,7 +151,7 @@ def fleet(hosts: Mapping[str, Host], wish: Wish, catalogue: Catalogue) -> Fleet:
 _ALL_SETS = 14
 
 
-def _fewest(serves: Mapping[Kind, frozenset[str]], everyone: frozenset[str]) -> tuple[Kind, ...]:
+def _fewest(serves: Mapping[HostKind, frozenset[str]], everyone: frozenset[str]) -> tuple[HostKind, ...]:
     kinds = list(serves)
     if len(kinds) > _ALL_SETS:
         return _greedily(serves, everyone)
@@ -159,7 +159,7 @@ def _fewest(serves: Mapping[Kind, frozenset[str]], everyone: frozenset[str]) -> 
     return next(each for each in sets if everyone <= frozenset().union(*(serves[kind] for kind in each)))
 
 
-def _greedily(serves: Mapping[Kind, frozenset[str]], everyone: frozenset[str]) -> tuple[Kind, ...]:
+def _greedily(serves: Mapping[HostKind, frozenset[str]], everyone: frozenset[str]) -> tuple[HostKind, ...]:
     left, taken = everyone, []
     while left:
         best = max(serves, key=lambda kind: len(serves[kind] & left))
@@ -168,13 +168,13 @@ def _greedily(serves: Mapping[Kind, frozenset[str]], everyone: frozenset[str]) -
     return tuple(taken)
 
 
-def _kind(plan: Plan, ask: Question) -> Kind | None:
+def _kind(plan: Plan, ask: Question) -> HostKind | None:
     build = plan.build
     if build is None:
         return None
     wanted = ask.catalogue.matching(ask.wish.version)[0]
     held = build.release != wanted and wanted.backend(build.backend.tag) is not None
-    return Kind(
+    return HostKind(
         platform=ask.host.platform,
         python=build.python.minor,
         backend=build.backend.tag,
@@ -183,11 +183,11 @@ def _kind(plan: Plan, ask: Question) -> Kind | None:
     )
 
 
-def _age(kind: Kind) -> tuple[Version, str, str, str]:
+def _age(kind: HostKind) -> tuple[Version, str, str, str]:
     return kind.release, kind.backend, kind.platform, kind.python
 
 
-def _serves(kind: Kind, ask: Question) -> bool:
+def _serves(kind: HostKind, ask: Question) -> bool:
     if kind.platform != ask.host.platform:
         return False
     wish = replace(
@@ -203,9 +203,9 @@ def _serves(kind: Kind, ask: Question) -> bool:
     return build is not None and build.backend.tag == kind.backend and not build.unproven
 
 
-def _chosen(
-    name: str, own: Kind | None, targets: Sequence[Kind], serves: Mapping[Kind, frozenset[str]]
-) -> Kind | None:
+def _choose(
+    name: str, own: HostKind | None, targets: Sequence[HostKind], serves: Mapping[HostKind, frozenset[str]]
+) -> HostKind | None:
     if own in targets:
         return own
     return next((each for each in targets if name in serves[each]), None)

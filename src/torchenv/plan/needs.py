@@ -45,7 +45,7 @@ def refusal_of_devices(backend: Backend, devices: Iterable[Device], ask: Questio
             gpus = [each for each in devices if isinstance(each, NvidiaDevice)]
             # A card without kernels stays so under any driver: its reason comes first.
             return (
-                _first(_refusal_of_known_gpu(cuda, each, ask) for each in gpus)
+                _first(_refuse_known_gpu(cuda, each, ask) for each in gpus)
                 or _refusal_of_driver(cuda, gpus, ask)
                 or _first(_refusal_of_unknown_gpu(cuda, each, ask) for each in gpus)
             )
@@ -79,7 +79,7 @@ def refusal_of_packages(
 def remarks_of(
     release: Release, backend: Backend, considered: Considered, ask: Question
 ) -> tuple[Remark, ...]:
-    """Give what is taken on the user's word, and what nobody knows yet, of a build that was chosen."""
+    """Return what is taken on the user's word, and what nobody knows yet, of a build that was chosen."""
     wish, catalogue = ask.wish, ask.catalogue
     remarks = []
     for name in wish.packages:
@@ -96,21 +96,21 @@ def remarks_of(
             case Cuda() as cuda, NvidiaDevice():
                 known = _capability(device, ask)
                 if known is None and not _serves_all_driven(cuda, ask):
-                    remarks.append(_vouched(f"{device.name} (compute capability unknown)", backend))
+                    remarks.append(_note_vouched(f"{device.name} (compute capability unknown)", backend))
             case Rocm(), AmdDevice() if device.override in _targets(backend) and wish.accept_override:
                 said = f"{device.name} ({device.gfx}) runs as {device.override}, which nobody supports"
                 remarks.append(Remark("override-accepted", said))
             case Rocm(), AmdDevice() if _gfx(device, catalogue) is None:
-                remarks.append(_vouched(f"{device.name} (gfx target unknown)", backend))
+                remarks.append(_note_vouched(f"{device.name} (gfx target unknown)", backend))
             case Xpu(), IntelDevice() if device.xpu is None:
-                remarks.append(_vouched(device.name, backend))
+                remarks.append(_note_vouched(device.name, backend))
             case _:
                 pass
     return tuple(remarks)
 
 
 def driver_system(host: Host) -> str:
-    """Say by which column of a driver table the host's driver is judged."""
+    """Describe by which column of a driver table the host's driver is judged."""
     if host.nvidia.tegra:
         return "tegra"
     # Under WSL the driver is that of Windows.
@@ -141,7 +141,7 @@ def _refusal_of_driver(cuda: Cuda, gpus: list[NvidiaDevice], ask: Question) -> R
     if driver < floor:
         return Refusal("driver-too-old", f"needs driver {floor} or newer, this host has {driver}")
     for gpu in gpus:
-        capability = gpu.compute_capability or catalogue.capability_named(gpu.name)
+        capability = gpu.compute_capability or catalogue.find_capability(gpu.name)
         generation = capability and catalogue.generation(capability)
         if generation and generation.last is not None and driver.major > generation.last.major:
             said = f"driver {generation.last} is the last that drives {gpu.name} ({capability})"
@@ -149,7 +149,7 @@ def _refusal_of_driver(cuda: Cuda, gpus: list[NvidiaDevice], ask: Question) -> R
     return None
 
 
-def _refusal_of_known_gpu(cuda: Cuda, gpu: NvidiaDevice, ask: Question) -> Refusal | None:
+def _refuse_known_gpu(cuda: Cuda, gpu: NvidiaDevice, ask: Question) -> Refusal | None:
     capability, platform = _capability(gpu, ask), ask.host.platform
     if capability is None or cuda.serves(capability, platform):
         return None
@@ -170,11 +170,11 @@ def _refusal_of_unknown_gpu(cuda: Cuda, gpu: NvidiaDevice, ask: Question) -> Ref
 
 def _capability(gpu: NvidiaDevice, ask: Question) -> Capability | None:
     # `--capability` fills in what the machine does not say itself, and is never held against it.
-    return gpu.compute_capability or ask.wish.capability or ask.catalogue.capability_named(gpu.name)
+    return gpu.compute_capability or ask.wish.capability or ask.catalogue.find_capability(gpu.name)
 
 
 def _serves_all_driven(cuda: Cuda, ask: Question) -> bool:
-    """Say whether the build serves every card that this driver can drive on this platform."""
+    """Return whether the build serves every card that this driver can drive on this platform."""
     host, catalogue = ask.host, ask.catalogue
     driver = host.nvidia.driver
     possible = [
@@ -204,7 +204,7 @@ def _refusal_of_gfx(targets: frozenset[str], card: AmdDevice, ask: Question) -> 
 
 
 def _gfx(card: AmdDevice, catalogue: Catalogue) -> str | None:
-    return card.gfx or catalogue.gfx_named(card.name)
+    return card.gfx or catalogue.find_gfx(card.name)
 
 
 def _targets(backend: Backend) -> frozenset[str]:
@@ -220,5 +220,5 @@ def _refusal_of_xpu(part: IntelDevice, wish: Wish) -> Refusal | None:
     return None
 
 
-def _vouched(what: str, backend: Backend) -> Remark:
+def _note_vouched(what: str, backend: Backend) -> Remark:
     return Remark("vouched", f"{what}: that {backend.tag} serves it is taken on your word")

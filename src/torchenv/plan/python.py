@@ -38,20 +38,20 @@ def choose_python(
     suited = [each for each in usable if each.minor in kind]
     if suited:
         in_use = _minor_in_use(host, free_threaded=wish.free_threaded)
-        return _found(max(suited, key=lambda each: (each.minor == in_use, each.version)))
+        return _plan_found(max(suited, key=lambda each: (each.minor == in_use, each.version)))
     if not kind:
         what = "free-threaded Python" if wish.free_threaded else "Python"
         return Refusal("no-interpreter", f"has no wheels for any {what} with the packages that are asked")
     if wish.offline:
         return _none_suits(usable, release, kind)
     in_use = _minor_in_use(host, free_threaded=wish.free_threaded)
-    return _fetched(in_use if in_use in kind else max(kind, key=_order))
+    return _plan_fetched(in_use if in_use in kind else max(kind, key=_order))
 
 
-def passed_over(
+def reject_others(
     ask: Question, release: Release, backend: Backend, chosen: PlannedPython
 ) -> tuple[PassedPython, ...]:
-    """Say of every other interpreter of the host why it was not taken."""
+    """Describe every other interpreter of the host why it was not taken."""
     host, wish = ask.host, ask.wish
     torch_wheels = {*release.pythons, *release.pythons_of(backend, host.platform)}
     passed = []
@@ -93,12 +93,12 @@ def _usable(python: Interpreter, host: Host) -> bool:
 
 
 def is_path(text: str) -> bool:
-    """Say whether an interpreter is named by its path rather than by its version."""
+    """Return whether an interpreter is named by its path rather than by its version."""
     return "/" in text or "\\" in text
 
 
 def is_version(text: str) -> bool:
-    """Say whether it is named as 3.12, 3.12.7 or 3.14t."""
+    """Return whether it is named as 3.12, 3.12.7 or 3.14t."""
     return _VERSION.fullmatch(text) is not None
 
 
@@ -109,7 +109,7 @@ def _at_path(path: str, host: Host, release: Release, minors: tuple[str, ...]) -
     if not _usable(python, host):
         what = f"{python.implementation} for {python.machine}"
         return Refusal("no-interpreter", f"{path} is {what}, and CPython for {host.machine} is needed")
-    return _found(python) if python.minor in minors else _unsupported(python.minor, release)
+    return _plan_found(python) if python.minor in minors else _refuse_unsupported(python.minor, release)
 
 
 def _of_version(
@@ -121,18 +121,18 @@ def _of_version(
         return Refusal("no-interpreter", f"{wish.python!r} is neither a Python version nor a path")
     minor = match[1] + ("t" if match[3] or wish.free_threaded else "")
     if minor not in minors:
-        return _unsupported(minor, release)
+        return _refuse_unsupported(minor, release)
     found = [each for each in usable if each.minor == minor]
     if match[2]:
         found = [each for each in found if str(each.version) == match[1] + match[2]]
     if found:
-        return _found(max(found, key=lambda each: each.version))
+        return _plan_found(max(found, key=lambda each: each.version))
     if wish.offline:
         return Refusal("no-interpreter", f"Python {wish.python} is not on this host")
-    return _fetched(minor, match[1] + (match[2] or ""))
+    return _plan_fetched(minor, match[1] + (match[2] or ""))
 
 
-def _unsupported(minor: str, release: Release) -> Refusal:
+def _refuse_unsupported(minor: str, release: Release) -> Refusal:
     version = Version(minor.rstrip("t"))
     if _plain(version) not in release.requires_python:
         return Refusal("python-too-old", f"requires Python {release.requires_python}, not {minor}")
@@ -169,13 +169,13 @@ def _minor_in_use(host: Host, *, free_threaded: bool) -> str | None:
     return f"{active.python.major}.{active.python.minor}{'t' if free_threaded else ''}"
 
 
-def _found(python: Interpreter) -> PlannedPython:
+def _plan_found(python: Interpreter) -> PlannedPython:
     return PlannedPython(
         version=python.version, path=python.path, free_threaded=python.free_threaded, source="found"
     )
 
 
-def _fetched(minor: str, version: str | None = None) -> PlannedPython:
+def _plan_fetched(minor: str, version: str | None = None) -> PlannedPython:
     return PlannedPython(
         version=Version(version or minor.rstrip("t")),
         path=None,

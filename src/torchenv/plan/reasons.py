@@ -13,7 +13,7 @@ from torchenv.plan.values import Build, Question, Rejection
 
 
 def explain_fallback(build: Build, refused: Sequence[Rejection], ask: Question) -> tuple[str, ...]:
-    """Say in two lines why the wish is not met and what is taken in its place."""
+    """Describe in two lines why the wish is not met and what is taken in its place."""
     first = _telling(refused)
     taken = f"torch {build.release.version} ({build.backend.tag}) serves it, and nothing newer does"
     opens = _driver_that_opens(refused, ask)
@@ -31,7 +31,7 @@ class Explanation:
 
 
 def explain_block(search: Search, wanted: Sequence[Release], fallback: Build | None) -> Explanation:
-    """Say why nothing is taken; `fallback` is a build that suits and that the wish does not allow."""
+    """Explain why nothing is taken; `fallback` is a build that suits and that the wish does not allow."""
     ask, refused = search.ask, tuple(search.rejected)
     first = _telling([each for each in refused if each.torch == wanted[0].version])
     why = [str(first)] if first else []
@@ -112,7 +112,7 @@ def _conflict(search: Search, wanted: Sequence[Release]) -> Explanation | None:
 def _without_restriction(search: Search, wanted: Sequence[Release]) -> str | None:
     if not search.ask.wish.backends:
         return None
-    build = search.unrestricted([*wanted, *search.ask.catalogue.neighbours(wanted[0])])
+    build = search.find_unrestricted([*wanted, *search.ask.catalogue.neighbours(wanted[0])])
     if build is None:
         return None
     asked = ", ".join(search.ask.wish.backends)
@@ -157,7 +157,7 @@ def _installs_on_mac(release: Release, ask: Question) -> bool:
 
 
 def _last_resort(search: Search, wanted: Sequence[Release]) -> str | None:
-    """Say what is left to do where no release would serve."""
+    """Describe what is left to do where no release would serve."""
     codes = {each.code for each in search.rejected}
     if codes & {"capability-unknown", "driver-unknown"}:
         default = wanted[0].defaults.get(search.considered.vendor)

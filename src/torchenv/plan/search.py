@@ -41,17 +41,17 @@ class Search:
 
     def serving(self, release: Release, devices: Sequence[Device]) -> Build | None:
         """Find the first build of a release that serves some of the devices; nothing is remembered."""
-        answers = (self._examine(release, backend, devices) for backend in self._ordered(release))
+        answers = (self._examine(release, backend, devices) for backend in self._order_backends(release))
         return next((each for each in answers if isinstance(each, Build)), None)
 
-    def unrestricted(self, releases: Iterable[Release]) -> Build | None:
+    def find_unrestricted(self, releases: Iterable[Release]) -> Build | None:
         """Find what would be taken if no backend had been asked for; nothing is remembered."""
         wish = replace(self.ask.wish, backends=(), by_hand=False)
         return Search(replace(self.ask, wish=wish), self.considered).first(releases)
 
     def _of_release(self, release: Release) -> Build | None:
         chosen: Build | None = None
-        tried = self._ordered(release)
+        tried = self._order_backends(release)
         for backend in tried:
             if chosen is not None:
                 said = f"{chosen.backend.tag} comes first"
@@ -68,14 +68,14 @@ class Search:
                 self._reject(release, backend, refusal)
         return chosen
 
-    def _ordered(self, release: Release) -> list[Backend]:
+    def _order_backends(self, release: Release) -> list[Backend]:
         """Put the builds for this vendor in the order in which they are tried."""
         ask, vendor = self.ask, self.considered.vendor
         if ask.indexes.unreachable or vendor == "apple":
             tag = release.package_index.get(ask.host.platform, "cpu")
             backend = release.backend(tag)
             return [backend] if backend and self._may_come_from_package_index(backend) else []
-        builds = [each for each in release.backends if each.vendor == vendor and self._allowed(each)]
+        builds = [each for each in release.backends if each.vendor == vendor and self._is_allowed(each)]
         default = release.defaults.get(vendor)
         builds.sort(key=lambda each: each.tag != default)
         newest = self._newest(builds) if ask.wish.prefer == "newest" else None
@@ -95,17 +95,17 @@ class Search:
                 return None
         return newest
 
-    def _allowed(self, backend: Backend) -> bool:
+    def _is_allowed(self, backend: Backend) -> bool:
         return not self.ask.wish.backends or backend.tag in self.ask.wish.backends
 
     def _may_come_from_package_index(self, backend: Backend) -> bool:
         vendor = self.considered.vendor
-        return self._allowed(backend) and vendor in {"apple", "cpu", backend.vendor}
+        return self._is_allowed(backend) and vendor in {"apple", "cpu", backend.vendor}
 
     def _refusal_of_kind(self, backend: Backend) -> Refusal | None:
-        """Say of a build that was not tried why it is not for this host."""
+        """Describe a build that was not tried why it is not for this host."""
         vendor = self.considered.vendor
-        if not self._allowed(backend):
+        if not self._is_allowed(backend):
             return Refusal("not-preferred", "is not among the backends that were asked for")
         if self.ask.indexes.unreachable:
             return Refusal("index-unreachable", "its index cannot be reached")

@@ -19,7 +19,7 @@ _PACKAGE_INDEX = IndexFacts(unreachable=True)
 
 
 def wish_of(profile: Profile, *, torch_index: str | None) -> Wish:
-    """Give what a profile wishes for where no option was given; `torch_index` is a mirror's root."""
+    """Return what a profile wishes for where no option was given; `torch_index` is a mirror's root."""
     return Wish(
         version=profile.torch.version,
         packages=profile.torch.packages,
@@ -34,7 +34,7 @@ def wish_of(profile: Profile, *, torch_index: str | None) -> Wish:
     )
 
 
-def planned(
+def plan_target(
     target: Target,
     profile: Profile,
     catalogue: Catalogue,
@@ -57,7 +57,7 @@ def planned(
     )
     return resolve(
         Question(
-            host=made_up(target, catalogue),
+            host=make_up_host(target, catalogue),
             wish=wish,
             catalogue=catalogue,
             indexes=_PACKAGE_INDEX if target.index == "packages" else NOTHING_ASKED,
@@ -65,7 +65,7 @@ def planned(
     )
 
 
-def made_up(target: Target, catalogue: Catalogue) -> Host:
+def make_up_host(target: Target, catalogue: Catalogue) -> Host:
     """Make up a machine of this kind that is as new as it needs to be."""
     builds = (each for release in catalogue.releases for each in release.backends)
     known = {name for each in builds for name in each.platforms} | catalogue.no_wheels.keys()
@@ -80,8 +80,8 @@ def made_up(target: Target, catalogue: Catalogue) -> Host:
     return Host(system=system, machine=machine, amd=amd)
 
 
-def unsupported(plan: Plan) -> str | None:
-    """Say why no release has a wheel for a platform; None where that is not what stands in the way."""
+def explain_unsupported(plan: Plan) -> str | None:
+    """Explain why no release has a wheel for a platform; None where that is not what stands in the way."""
     if plan.outcome is not Outcome.BLOCKED:
         return None
     told = [each for each in plan.rejected if each.code == "platform-unsupported"]

@@ -215,7 +215,7 @@ class Plan:
     advice: Advice = Advice("stay", ())
 
     def to_document(self) -> dict[str, Any]:
-        """Give the `torchenv.plan/1` document."""
+        """Return the `torchenv.plan/1` document."""
         build = self.build
         return {
             "schema": SCHEMA,

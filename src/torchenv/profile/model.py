@@ -35,7 +35,7 @@ class Python(NamedTuple):
     free_threaded: bool = False
 
 
-class Choice(NamedTuple):
+class BackendChoice(NamedTuple):
     """What restricts the choice of a backend; `devices` None means all of them."""
 
     only: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Indexes(NamedTuple):
     packages: str | None = None
 
 
-class Install(NamedTuple):
+class InstallSettings(NamedTuple):
     """How the packages are put in place."""
 
     installer: str = "uv"
@@ -126,10 +126,10 @@ class Profile:
     name: str
     torch: Torch = Torch()
     python: Python = Python()
-    backend: Choice = Choice()
+    backend: BackendChoice = BackendChoice()
     packages: Packages = Packages()
     index: Indexes = Indexes()
-    install: Install = Install()
+    install: InstallSettings = InstallSettings()
     checkpoints: Checkpoints = Checkpoints()
     smoke: Smoke = Smoke()
     evaluation: Evaluation = Evaluation()
@@ -148,7 +148,7 @@ class Profile:
         for section, keys in _SECTIONS.items():
             table.table(section).only(keys)
         return cls(
-            name=named(table, "name", "default"),
+            name=parse_name(table, "name", "default"),
             torch=_torch(table.table("torch")),
             python=_python(table.table("python")),
             backend=_backend(table.table("backend")),
@@ -157,7 +157,7 @@ class Profile:
                 torch=_address(table.table("index"), "torch"),
                 packages=_address(table.table("index"), "packages"),
             ),
-            install=Install(
+            install=InstallSettings(
                 installer=table.table("install").one_of("installer", INSTALLERS, "uv"),
                 link_mode=table.table("install").one_of("link-mode", LINK_MODES, "auto"),
             ),
@@ -189,8 +189,8 @@ _SECTIONS: Mapping[str, frozenset[str]] = {
 }
 
 
-def named(table: Table, key: str, *default: str) -> str:
-    """Give a name that may become part of a file's name."""
+def parse_name(table: Table, key: str, *default: str) -> str:
+    """Return a name that may become part of a file's name."""
     name = table.get(key, str, *default)
     # It becomes part of pylock.<name>.toml, where PEP 751 allows no dot, and of directories.
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
@@ -217,8 +217,8 @@ def _python(table: Table) -> Python:
     return Python(version=table.maybe("version", str), free_threaded=free_threaded)
 
 
-def _backend(table: Table) -> Choice:
-    return Choice(
+def _backend(table: Table) -> BackendChoice:
+    return BackendChoice(
         only=table.strings("only"),
         prefer=table.one_of("prefer", PREFERENCES, "default"),
         devices=_devices(table),
@@ -310,7 +310,7 @@ def _targets(tables: tuple[Table, ...]) -> tuple[Target, ...]:
     for table in tables:
         table.only({"name", "platform", "python", "backend", "capability", "torch", "index"})
         target = Target(
-            name=named(table, "name"),
+            name=parse_name(table, "name"),
             platform=table.get("platform", str),
             python=_minor(table),
             backend=table.maybe("backend", str),

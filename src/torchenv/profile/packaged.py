@@ -13,17 +13,17 @@ _CARRIED = _PACKAGE / "profiles"
 PROFILES = _CARRIED if _CARRIED.is_dir() else _PACKAGE.parents[1] / "profiles"
 
 
-def profile_names(directory: Path = PROFILES) -> tuple[str, ...]:
-    """Give the names of the profiles that come with torchenv."""
+def list_profile_names(directory: Path = PROFILES) -> tuple[str, ...]:
+    """Return the names of the profiles that come with torchenv."""
     return tuple(sorted(each.stem for each in directory.glob("*.toml")))
 
 
-def packaged_profile(name: str, directory: Path = PROFILES) -> tuple[str, str]:
-    """Give the text of a profile that comes with torchenv, and its source for messages.
+def read_packaged_profile(name: str, directory: Path = PROFILES) -> tuple[str, str]:
+    """Return the text of a profile that comes with torchenv, and its source for messages.
 
     Raises `InputError` where there is none of that name.
     """
-    known = profile_names(directory)
+    known = list_profile_names(directory)
     if name not in known:
         hint = nearest(name, known) or f"the profiles are {', '.join(known)}; a file's name ends in .toml"
         raise InputError(f"there is no profile {name!r}", hint=hint)

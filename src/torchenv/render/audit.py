@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from torchenv.audit import Finding, Report, Rule, Severity
+from torchenv.audit import AuditReport, Finding, Rule, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def text(report: Report) -> str:
+def text(report: AuditReport) -> str:
     """Write one finding in two lines, as compilers do, and the sum at the end."""
     lines = []
     for each in report.findings:
@@ -29,9 +29,9 @@ def text(report: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def document(report: Report) -> str:
+def document(report: AuditReport) -> str:
     """Write the document `torchenv.audit/1`."""
-    return _dumped(
+    return _dump(
         {
             "schema": "torchenv.audit/1",
             "release": report.release,
@@ -53,10 +53,10 @@ def document(report: Report) -> str:
     )
 
 
-def sarif(report: Report, rules: Sequence[Rule]) -> str:
+def sarif(report: AuditReport, rules: Sequence[Rule]) -> str:
     """Write SARIF 2.1.0; what could not be read is a notification of the run."""
     numbers = {rule.name: n for n, rule in enumerate(rules)}
-    return _dumped(
+    return _dump(
         {
             "$schema": _SARIF_SCHEMA,
             "version": "2.1.0",
@@ -84,7 +84,7 @@ def sarif(report: Report, rules: Sequence[Rule]) -> str:
     )
 
 
-def _sum(report: Report) -> str:
+def _sum(report: AuditReport) -> str:
     counts = Counter(each.severity for each in report.findings)
     parts = [_count(counts[each], str(each)) for each in reversed(Severity) if counts[each]]
     found = ", ".join(parts) or "nothing found"
@@ -125,5 +125,5 @@ def _location(path: str) -> dict[str, Any]:
     return {"physicalLocation": {"artifactLocation": {"uri": uri}}}
 
 
-def _dumped(value: object) -> str:
+def _dump(value: object) -> str:
     return json.dumps(value, indent=2) + "\n"

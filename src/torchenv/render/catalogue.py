@@ -8,13 +8,13 @@ from typing import Any
 from torchenv.catalogue import Backend, Catalogue, Cpu, Cuda, Release, Rocm, Xpu
 
 
-def catalogue_text(releases: Sequence[Release]) -> str:
-    """Tell each release and its builds, the default of each vendor marked with a star."""
+def describe_catalogue(releases: Sequence[Release]) -> str:
+    """Describe each release and its builds, the default of each vendor marked with a star."""
     return "\n".join(line for release in releases for line in _release_lines(release))
 
 
-def catalogue_document(catalogue: Catalogue, releases: Sequence[Release]) -> dict[str, Any]:
-    """Give the releases as JSON can hold them."""
+def encode_catalogue(catalogue: Catalogue, releases: Sequence[Release]) -> dict[str, Any]:
+    """Return the releases as JSON can hold them."""
     return {
         "schema": "torchenv.catalogue/1",
         "compiled": catalogue.compiled,

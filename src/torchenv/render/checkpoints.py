@@ -7,14 +7,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from torchenv.checkpoints.lifeboats import printable, told
-from torchenv.checkpoints.values import shown
+from torchenv.checkpoints.lifeboats import describe_run, make_printable
+from torchenv.checkpoints.values import escape_name
 from torchenv.workspace.records import Environment, Kept, Run, as_json
 
 if TYPE_CHECKING:
     from torchenv.actions.checkpoints import Scanned
     from torchenv.actions.downgrade import Copied
-    from torchenv.actions.lifeboat import Change, Keeping
+    from torchenv.actions.lifeboat import Keeping, KeptChange
     from torchenv.checkpoints.scan.runs import Part, Save
 
 SCHEMA = "torchenv.checkpoints/1"
@@ -23,8 +23,8 @@ _FRESH = timedelta(minutes=10)
 _MOST = 5  # broken or foreign checkpoints that are told of one by one
 
 
-def checkpoints_document(scanned: Scanned, now: datetime) -> dict[str, Any]:
-    """Give the `torchenv.checkpoints/1` document."""
+def encode_checkpoints(scanned: Scanned, now: datetime) -> dict[str, Any]:
+    """Return the `torchenv.checkpoints/1` document."""
     checkpoints = [
         _entry(part, save, run.path, scanned, now)
         for run in scanned.runs
@@ -34,13 +34,13 @@ def checkpoints_document(scanned: Scanned, now: datetime) -> dict[str, Any]:
     return {"schema": SCHEMA, "roots": list(scanned.roots), "checkpoints": checkpoints}
 
 
-def scan_text(scanned: Scanned, lines: Sequence[Run], now: datetime) -> str:
-    """Tell each run with its newest save, who reads what of it, and what is broken or foreign."""
+def describe_scan(scanned: Scanned, lines: Sequence[Run], now: datetime) -> str:
+    """Describe each run with its newest save, who reads what of it, and what is broken or foreign."""
     return "\n".join(_scan_lines(scanned, lines, now)) or "no checkpoints were found"
 
 
-def show_text(scanned: Scanned, now: datetime) -> str:
-    """Tell all that is known of each checkpoint."""
+def describe_show(scanned: Scanned, now: datetime) -> str:
+    """Describe all that is known of each checkpoint."""
     lines = (
         line
         for run in scanned.runs
@@ -51,8 +51,8 @@ def show_text(scanned: Scanned, now: datetime) -> str:
     return "\n".join(lines) or "no checkpoints were found"
 
 
-def kept_text(keeping: Keeping, environments: Sequence[Environment]) -> str:
-    """Tell what was kept, and for whom."""
+def describe_kept(keeping: Keeping, environments: Sequence[Environment]) -> str:
+    """Describe what was kept, and for whom."""
     kept = keeping.kept
     lines = [f"{kept.path} is kept: {keeping.files} files, {keeping.bytes / 1e6:.1f} MB, {kept.digest}"]
     names = [str(each) for each in environments if each.number in kept.readable_by]
@@ -63,8 +63,8 @@ def kept_text(keeping: Keeping, environments: Sequence[Environment]) -> str:
     return "\n".join(lines)
 
 
-def verified_document(kept: Sequence[Kept], changes: Sequence[Change]) -> dict[str, Any]:
-    """Give the `torchenv.kept-verify/1` document."""
+def encode_verified(kept: Sequence[Kept], changes: Sequence[KeptChange]) -> dict[str, Any]:
+    """Return the `torchenv.kept-verify/1` document."""
     return {
         "schema": "torchenv.kept-verify/1",
         "kept": [as_json(each) for each in kept],
@@ -72,8 +72,8 @@ def verified_document(kept: Sequence[Kept], changes: Sequence[Change]) -> dict[s
     }
 
 
-def verified_text(kept: Sequence[Kept], changes: Sequence[Change]) -> str:
-    """Tell what has changed since it was kept."""
+def describe_verified(kept: Sequence[Kept], changes: Sequence[KeptChange]) -> str:
+    """Describe what has changed since it was kept."""
     if not kept:
         return "nothing is kept: `torchenv checkpoints keep PATH` keeps a checkpoint"
     changed = {each.path for each in changes}
@@ -81,8 +81,8 @@ def verified_text(kept: Sequence[Kept], changes: Sequence[Change]) -> str:
     return "\n".join([*(f"{each}: untouched" for each in same), *map(str, changes)])
 
 
-def copied_document(copies: Sequence[Copied], refused: Sequence[str]) -> dict[str, Any]:
-    """Give the `torchenv.downgrade/1` document."""
+def encode_copied(copies: Sequence[Copied], refused: Sequence[str]) -> dict[str, Any]:
+    """Return the `torchenv.downgrade/1` document."""
     return {
         "schema": "torchenv.downgrade/1",
         "copies": [
@@ -101,8 +101,8 @@ def copied_document(copies: Sequence[Copied], refused: Sequence[str]) -> dict[st
     }
 
 
-def copied_text(copies: Sequence[Copied], refused: Sequence[str]) -> str:
-    """Tell which copies were made and how."""
+def describe_copied(copies: Sequence[Copied], refused: Sequence[str]) -> str:
+    """Describe which copies were made and how."""
     lines = []
     for each in copies:
         if each.made:
@@ -120,8 +120,8 @@ def _scan_lines(scanned: Scanned, lines: Sequence[Run], now: datetime) -> Iterat
     foreign = []
     for run in scanned.runs:
         line = recorded[run.path]
-        newest = printable(line.newest or "none")
-        yield f"{printable(run.path)}: {_count(len(run.saves), 'save')}, newest complete: {newest}"
+        newest = make_printable(line.newest or "none")
+        yield f"{make_printable(run.path)}: {_count(len(run.saves), 'save')}, newest complete: {newest}"
         for environment in scanned.judge.environments:
             reads = line.newest_readable.get(environment.number)
             if reads is not None and reads == line.newest:
@@ -129,17 +129,17 @@ def _scan_lines(scanned: Scanned, lines: Sequence[Run], now: datetime) -> Iterat
             else:
                 # Broken ones are told of below, with their reasons.
                 seen = replace(line, broken=())
-                yield from (f"  {each}" for each in told(seen, environment))
+                yield from (f"  {each}" for each in describe_run(seen, environment))
         broken = [part for save in run.saves for part in save.parts if not part.complete]
         for part in broken[-_MOST:]:
             said = "; ".join(message for _, message in _problems(part, now))
-            yield f"  {shown(part.path)}: {part.found.state}: {said}"
+            yield f"  {escape_name(part.path)}: {part.found.state}: {said}"
         if len(broken) > _MOST:
             yield f"  and {len(broken) - _MOST} more that are not complete"
         foreign += [part for save in run.saves for part in save.parts if part.found.foreign]
     for part in foreign[-_MOST:]:
-        names = ", ".join(map(shown, part.found.foreign[:_MOST]))
-        yield f"{shown(part.path)}: not opened: it would import {names}, which no release writes"
+        names = ", ".join(map(escape_name, part.found.foreign[:_MOST]))
+        yield f"{escape_name(part.path)}: not opened: it would import {names}, which no release writes"
     if len(foreign) > _MOST:
         yield f"and {len(foreign) - _MOST} more that would import names that no release writes"
 
@@ -149,11 +149,11 @@ def _part_lines(part: Part, save: Save, scanned: Scanned, now: datetime) -> Iter
     reader = scanned.judge.reader(found)
     step = f", step {save.step}" if save.step is not None else ""
     holds = f", {_count(found.tensors, 'tensor')}" if found.tensors is not None else ""
-    yield f"{shown(part.path)}: {found.format}, {found.state}{step}{holds}, {found.bytes / 1e6:.1f} MB"
+    yield f"{escape_name(part.path)}: {found.format}, {found.state}{step}{holds}, {found.bytes / 1e6:.1f} MB"
     for _, message in _problems(part, now):
         yield f"  {found.state}: {message}" if not part.complete else f"  note: {message}"
     if found.foreign:
-        yield f"  not opened; foreign names: {', '.join(map(shown, found.foreign))}"
+        yield f"  not opened; foreign names: {', '.join(map(escape_name, found.foreign))}"
     oldest = f"torch {reader.torch.oldest} and newer" if reader.torch.oldest else "torch: not known"
     newest = f", up to {reader.torch.newest}" if reader.torch.newest else ""
     python = f", Python {reader.python_min} and newer" if reader.python_min else ""
@@ -168,7 +168,7 @@ def _part_lines(part: Part, save: Save, scanned: Scanned, now: datetime) -> Iter
 def _entry(part: Part, save: Save, run: str, scanned: Scanned, now: datetime) -> dict[str, Any]:
     judge = scanned.judge
     checkpoint = scanned.index.checkpoint(part.path, part.found)
-    modified = _modified(part)
+    modified = _find_modified(part)
     return {
         **checkpoint.as_json(),
         "problems": [{"code": code, "message": message} for code, message in _problems(part, now)],
@@ -182,15 +182,15 @@ def _entry(part: Part, save: Save, run: str, scanned: Scanned, now: datetime) ->
 
 def _problems(part: Part, now: datetime) -> list[tuple[str, str]]:
     problems = [(code, message) for code, message in part.found.problems]
-    modified = _modified(part)
+    modified = _find_modified(part)
     if part.found.state == "incomplete" and modified and timedelta() <= now - modified < _FRESH:
         age = int((now - modified).total_seconds())
         problems.append(("in-progress", f"its files changed {age} s ago: the save may still be going on"))
     return problems
 
 
-def _modified(part: Part) -> datetime | None:
-    modified = part.modified
+def _find_modified(part: Part) -> datetime | None:
+    modified = part.modification_ns
     # An object store's marks of change are no times; those of a file system are of this century.
     return datetime.fromtimestamp(modified / 1e9, UTC) if modified > 0 else None
 

@@ -9,18 +9,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchenv.checkpoints.lifeboats import printable, told, unjudged
+from torchenv.checkpoints.lifeboats import describe_run, describe_unjudged, make_printable
 from torchenv.checkpoints.steps import behind
 from torchenv.errors import ToolFailed
 from torchenv.workspace.manifest import Manifest
-from torchenv.workspace.records import Environment, Kind, Proof, Run, State, as_json
+from torchenv.workspace.records import Environment, EnvironmentKind, Proof, Run, State, as_json
 from torchenv.workspace.store import Store, constraints_path
 
 if TYPE_CHECKING:
-    from torchenv.actions.create import Made, Order
+    from torchenv.actions.create import CreateOrder, CreateOutcome
 
 
-def list_text(manifest: Manifest) -> str:
+def describe_list(manifest: Manifest) -> str:
     """Write one line an environment, the one in use marked with a star."""
     rows = [
         (
@@ -38,29 +38,29 @@ def list_text(manifest: Manifest) -> str:
     return "\n".join([columns(rows), *lines])
 
 
-def shown(environment: Environment, store: Store) -> dict[str, Any]:
-    """Give everything that is recorded of an environment, with its plan and the path of its lock."""
+def encode_environment(environment: Environment, store: Store) -> dict[str, Any]:
+    """Return everything that is recorded of an environment, with its plan and the path of its lock."""
     lock = store.lock_path(environment.number)
     return {
         **as_json(environment),
         "checkpoints": [_of_run(run, environment) for run in store.read().runs],
-        "plan": _kept_plan(environment, store),
+        "plan": _read_plan(environment, store),
         "lock-path": str(lock) if lock.is_file() else None,
     }
 
 
-def show_text(environment: Environment, store: Store) -> str:
-    """Tell everything that is recorded of an environment."""
+def describe_show(environment: Environment, store: Store) -> str:
+    """Describe everything that is recorded of an environment."""
     return "\n".join(_show_lines(environment, store))
 
 
-def made_text(made: Made, order: Order, *, program: str = "torchenv") -> str:
-    """Tell what `create` made and what to do next, by commands that begin with `program`."""
-    return "\n".join(_made_lines(made, order, program))
+def describe_made(made: CreateOutcome, order: CreateOrder, *, program: str = "torchenv") -> str:
+    """Describe what `create` made and what to do next, by commands that begin with `program`."""
+    return "\n".join(_describe_made_lines(made, order, program))
 
 
-def proof_text(proof: Proof) -> str:
-    """Tell in one line what was checked, when, on which machine and devices, and with which torch."""
+def describe_proof(proof: Proof) -> str:
+    """Describe in one line what was checked, when, on which machine and devices, and with which torch."""
     ended = "passed" if proof.passed else "failed"
     host = f" on {proof.host}" if proof.host else ""
     devices = f"on {', '.join(proof.devices)}" if proof.devices else "without a device"
@@ -76,7 +76,7 @@ def columns(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _state(environment: Environment) -> str:
-    if environment.kind is Kind.BUILT:
+    if environment.kind is EnvironmentKind.BUILT:
         return environment.state.value
     # Nobody built it here, so that it is ready says nothing.
     checked = f", {environment.state.value}" if environment.state is not State.READY else ""
@@ -85,16 +85,16 @@ def _state(environment: Environment) -> str:
 
 def _run_lines(run: Run, manifest: Manifest) -> Iterator[str]:
     if run.newest is None:
-        yield f"{printable(run.path)}: no complete checkpoint"
+        yield f"{make_printable(run.path)}: no complete checkpoint"
         return
-    yield f"{printable(run.path)}: newest checkpoint {printable(run.newest)}"
+    yield f"{make_printable(run.path)}: newest checkpoint {make_printable(run.newest)}"
     for each in manifest.environments:
         if each.on_disk and each.number in run.unjudged_for:
-            yield f"  {unjudged(each)}"
+            yield f"  {describe_unjudged(each)}"
         elif each.on_disk:
             reads = run.newest_readable.get(each.number)
             back = behind(run.newest, reads)
-            yield f"  environment {each.number} reads {printable(reads or 'none')}" + (
+            yield f"  environment {each.number} reads {make_printable(reads or 'none')}" + (
                 f", {back} steps behind" if back else ""
             )
 
@@ -110,8 +110,8 @@ def _of_run(run: Run, environment: Environment) -> dict[str, Any]:
     }
 
 
-def _kept_plan(environment: Environment, store: Store) -> dict[str, Any] | None:
-    """Give the document of the plan that it was built from; None where none was kept."""
+def _read_plan(environment: Environment, store: Store) -> dict[str, Any] | None:
+    """Return the document of the plan that it was built from; None where none was kept."""
     path = store.plan_path(environment.number)
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
@@ -122,8 +122,10 @@ def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
     yield f"python: {environment.python.version} on {environment.python.path}"
     yield f"torch: {environment.torch or 'none'}, from {environment.index or 'the default package index'}"
     yield f"reads: {environment.reads or 'unknown'}"
-    yield from (f"checkpoints: {line}" for run in store.read().runs for line in told(run, environment))
-    plan = _kept_plan(environment, store)
+    yield from (
+        f"checkpoints: {line}" for run in store.read().runs for line in describe_run(run, environment)
+    )
+    plan = _read_plan(environment, store)
     if plan is not None:
         yield f"plan: {plan['requested']}, {plan['outcome']}: {' '.join(plan['requirements'])}"
         yield f"  for Python {plan['python']['version']}, from {plan['index'] or 'the default package index'}"
@@ -134,7 +136,7 @@ def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
         yield from (f"ignored: {each}" for each in environment.choice.ignored)
         yield from (f"note: {each}" for each in environment.choice.warnings)
     for proof in environment.proofs:
-        yield f"proof: {proof_text(proof)}"
+        yield f"proof: {describe_proof(proof)}"
         yield from (f"  {each}" for each in proof.said)
     lock = store.lock_path(environment.number)
     if lock.is_file():
@@ -145,7 +147,7 @@ def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
             yield f"to add to it: {_adding_to(environment)}"
 
 
-def _made_lines(made: Made, order: Order, program: str) -> Iterator[str]:
+def _describe_made_lines(made: CreateOutcome, order: CreateOrder, program: str) -> Iterator[str]:
     environment, number = made.environment, made.environment.number
     if not made.new:
         yield f"environment {environment} is in use and equals the plan: nothing was made"

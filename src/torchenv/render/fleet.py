@@ -8,8 +8,8 @@ from torchenv.plan.fleet import Fleet
 from torchenv.render.environment import columns
 
 
-def fleet_text(fleet: Fleet) -> str:
-    """Tell what each machine gets and why, and the fewest targets that serve them all."""
+def describe_fleet(fleet: Fleet) -> str:
+    """Describe what each machine gets and why, and the fewest targets that serve them all."""
     return "\n".join(_lines(fleet))
 
 
@@ -22,10 +22,10 @@ def _lines(fleet: Fleet) -> Iterator[str]:
     yield columns(rows)
     if fleet.targets:
         count = len(fleet.targets)
-        yield f"the fewest targets that serve {'them all' if not fleet.left_out else 'the others'}: {count}"
+        yield f"the fewest targets that serve {'them all' if not fleet.unserved else 'the others'}: {count}"
         for kind in fleet.targets:
             served = [each for each in fleet.members if each.served_by == kind]
-            held = [each.name for each in served if each.held_back]
+            held = [each.name for each in served if each.is_held_back]
             back = f", and holds back {', '.join(held)}" if held else ""
             yield f"  {kind} serves {', '.join(each.name for each in served)}{back}"
     for each in fleet.members:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from torchenv.host.model import AmdDevice, Host, IntelDevice, NvidiaDevice, Status
 
 
-def host_text(host: Host) -> str:
-    """Tell what a machine has, and what a person should know or mend."""
+def describe_host(host: Host) -> str:
+    """Describe what a machine has, and what a person should know or mend."""
     return "\n".join(_lines(host))
 
 
@@ -45,22 +45,21 @@ def _system(host: Host) -> str:
 def _nvidia(device: NvidiaDevice) -> str:
     capability = device.compute_capability or "unknown"
     mig = ", MIG" if device.mig else ""
-    return f"{device.index} {device.name}, compute capability {capability}{mig}{_hidden(device.visible)}"
+    return f"{device.index} {device.name}, compute capability {capability}{mig}{_note_hidden(device.visible)}"
 
 
 def _amd(device: AmdDevice) -> str:
     part = ", integrated" if device.integrated else ""
     taken = f", taken for {device.override}" if device.override else ""
-    return (
-        f"{device.index} {device.name}, {device.gfx or 'gfx unknown'}{taken}{part}{_hidden(device.visible)}"
-    )
+    gfx = device.gfx or "gfx unknown"
+    return f"{device.index} {device.name}, {gfx}{taken}{part}{_note_hidden(device.visible)}"
 
 
 def _intel(device: IntelDevice) -> str:
     xpu = {True: "XPU", False: "no XPU", None: "XPU unknown"}[device.xpu]
     part = ", integrated" if device.integrated else ""
-    return f"{device.index} {device.name}, {xpu}{part}{_hidden(device.visible)}"
+    return f"{device.index} {device.name}, {xpu}{part}{_note_hidden(device.visible)}"
 
 
-def _hidden(visible: bool) -> str:  # noqa: FBT001
+def _note_hidden(visible: bool) -> str:  # noqa: FBT001
     return "" if visible else ", hidden by a mask"

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 SCHEMA = "torchenv.lock/1"
 
 
-def locked_text(locked: Locked, before: Mapping[str, Lock], *, written: bool) -> str:
-    """Tell each target with what was decided, and what changed in its lock."""
+def describe_locked(locked: Locked, before: Mapping[str, Lock], *, written: bool) -> str:
+    """Describe each target with what was decided, and what changed in its lock."""
     return "\n".join(_lines(locked, before, written=written))
 
 
-def locked_document(locked: Locked, before: Mapping[str, Lock], *, written: bool) -> dict[str, Any]:
-    """Give the `torchenv.lock/1` document."""
+def encode_locked(locked: Locked, before: Mapping[str, Lock], *, written: bool) -> dict[str, Any]:
+    """Return the `torchenv.lock/1` document."""
     return {
         "schema": SCHEMA,
         "written": written,
@@ -42,7 +42,7 @@ def locked_document(locked: Locked, before: Mapping[str, Lock], *, written: bool
 
 
 def changes(before: Lock | None, after: Lock | None) -> Iterator[str]:
-    """Say what differs between two locks, a line a package: `+` came, `-` went, `~` changed."""
+    """Describe what differs between two locks, a line a package: `+` came, `-` went, `~` changed."""
     was = {each.name: each for each in before.packages} if before else {}
     now = {each.name: each for each in after.packages} if after else {}
     for name in sorted(was.keys() | now.keys()):

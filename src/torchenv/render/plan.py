@@ -7,33 +7,33 @@ from collections.abc import Iterator
 from torchenv.plan import Build, Plan, pip_command
 
 
-def plan_text(plan: Plan) -> str:
-    """Tell a plan: what is chosen, why, what to know, and every candidate that was passed over."""
+def describe_plan(plan: Plan) -> str:
+    """Describe a plan: what is chosen, why, what to know, and every candidate that was passed over."""
     return "\n".join(_lines(plan))
 
 
-def decision_text(plan: Plan) -> str:
-    """Tell the decision alone, in a few lines."""
+def describe_decision(plan: Plan) -> str:
+    """Describe the decision alone, in a few lines."""
     return "\n".join((*_decision(plan), *_warnings(plan)))
 
 
-def advice_text(plan: Plan) -> str:
-    """Tell the advice alone."""
+def describe_advice(plan: Plan) -> str:
+    """Describe the advice alone."""
     return f"advice: {plan.advice.verdict}" + _because(plan.advice.reasons)
 
 
-def refusal_text(plan: Plan) -> str:
-    """Tell what stands around a refusal, whose reason and remedy the error itself says."""
-    return "\n".join((*_devices(plan), *_warnings(plan), *_passed_over(plan)))
+def describe_refusal(plan: Plan) -> str:
+    """Describe what stands around a refusal, whose reason and remedy the error itself says."""
+    return "\n".join((*_devices(plan), *_warnings(plan), *_describe_rejected(plan)))
 
 
 def _lines(plan: Plan) -> Iterator[str]:
     yield from _decision(plan)
     yield from _warnings(plan)
     if plan.build is not None:
-        yield advice_text(plan)
+        yield describe_advice(plan)
         yield f"with pip alone: {pip_command(plan.build)}"
-    yield from _passed_over(plan)
+    yield from _describe_rejected(plan)
     if plan.pythons:
         yield "interpreters passed over:"
         yield from (f"  Python {each.version} ({each.path}): {each.why}" for each in plan.pythons)
@@ -71,7 +71,7 @@ def _warnings(plan: Plan) -> Iterator[str]:
     yield from (f"note: {each.message}" for each in plan.warnings)
 
 
-def _passed_over(plan: Plan) -> Iterator[str]:
+def _describe_rejected(plan: Plan) -> Iterator[str]:
     if plan.rejected:
         yield "passed over:"
         yield from (f"  {each}" for each in plan.rejected)

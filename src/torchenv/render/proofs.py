@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from torchenv.actions.smoke import Smoked
 
 
-def smoke_text(smoked: Smoked) -> str:
-    """Tell every step, then what is recorded of the environment now."""
+def describe_smoke(smoked: Smoked) -> str:
+    """Describe every step, then what is recorded of the environment now."""
     return "\n".join(_smoke_lines(smoked))
 
 
-def smoke_document(smoked: Smoked) -> dict[str, Any]:
-    """Give the `torchenv.smoke/1` document."""
+def encode_smoke(smoked: Smoked) -> dict[str, Any]:
+    """Return the `torchenv.smoke/1` document."""
     return {
         "schema": "torchenv.smoke/1",
         "environment": smoked.environment.number,
@@ -34,18 +34,18 @@ def smoke_document(smoked: Smoked) -> dict[str, Any]:
     }
 
 
-def evaluation_text(evaluated: Evaluated) -> str:
-    """Tell the metrics of both environments side by side, and what failed."""
+def describe_evaluation(evaluated: Evaluated) -> str:
+    """Describe the metrics of both environments side by side, and what failed."""
     return "\n".join(_evaluation_lines(evaluated))
 
 
-def evaluation_document(evaluated: Evaluated) -> dict[str, Any]:
-    """Give the `torchenv.evaluation/1` document; a value that JSON has no number for is written as text."""
+def encode_evaluation(evaluated: Evaluated) -> dict[str, Any]:
+    """Return the `torchenv.evaluation/1` document; a value that JSON has no number for is written as text."""
     return {
         "schema": "torchenv.evaluation/1",
         "old": evaluated.old.environment.number,
         "new": evaluated.new.environment.number,
-        "passed": evaluated.passed,
+        "passed": evaluated.has_passed,
         "problems": list(evaluated.problems),
         "metrics": [_metric(each) for each in evaluated.metrics],
         "logs": {str(each.environment.number): str(each.log) for each in (evaluated.old, evaluated.new)},
@@ -71,7 +71,7 @@ def _evaluation_lines(evaluated: Evaluated) -> Iterator[str]:
         head = ("metric", f"old ({old.number})", f"new ({new.number})", "difference", "allowed", "verdict")
         yield columns([head, *map(_row, evaluated.metrics)])
     yield from evaluated.problems
-    ended = "keeps to" if evaluated.passed else "does not keep to"
+    ended = "keeps to" if evaluated.has_passed else "does not keep to"
     yield f"environment {new} {ended} what the profile allows, beside environment {old}"
     yield f"logs: {evaluated.old.log} and {evaluated.new.log}"
 

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 
 from torchenv.host.model import Host
 from torchenv.render.environment import columns
-from torchenv.render.host import host_text
+from torchenv.render.host import describe_host
 from torchenv.workspace.manifest import Manifest
-from torchenv.workspace.records import Environment, Kind, Run, State
+from torchenv.workspace.records import Environment, EnvironmentKind, Run, State
 
 if TYPE_CHECKING:
-    from torchenv.audit import Finding, Report
+    from torchenv.audit import AuditReport, Finding
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Standing:
+class ReportData:
     """All that the page tells of, gathered at one moment; `audit` only where one was asked for."""
 
     at: datetime
     root: str
     host: Host
     manifest: Manifest
-    audit: Report | None = None
+    audit: AuditReport | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +39,7 @@ class Section:
     lines: tuple[str, ...] = ()
 
 
-def report_text(standing: Standing) -> str:
+def describe_report(standing: ReportData) -> str:
     """Write the page for a terminal."""
     blocks = [f"torchenv report, {_moment(standing.at)}, {standing.root}"]
     for section in _sections(standing):
@@ -49,7 +49,7 @@ def report_text(standing: Standing) -> str:
     return "\n\n".join(blocks)
 
 
-def report_html(standing: Standing) -> str:
+def report_html(standing: ReportData) -> str:
     """Write the page as one HTML file that needs no other; every word from outside is escaped."""
     parts = [
         "<!DOCTYPE html>",
@@ -65,9 +65,9 @@ def report_html(standing: Standing) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _sections(standing: Standing) -> Iterator[Section]:
+def _sections(standing: ReportData) -> Iterator[Section]:
     manifest = standing.manifest
-    yield Section(title="Host", lines=tuple(host_text(standing.host).splitlines()))
+    yield Section(title="Host", lines=tuple(describe_host(standing.host).splitlines()))
     environments = [each for each in manifest.environments if each.state is not State.REMOVED]
     yield Section(
         title="Environments",
@@ -101,7 +101,9 @@ def _environment(environment: Environment, manifest: Manifest) -> tuple[str, ...
         environment.name,
         environment.torch or "none",
         environment.python.version,
-        environment.state.value if environment.kind is Kind.BUILT else f"adopted, {environment.state.value}",
+        environment.state.value
+        if environment.kind is EnvironmentKind.BUILT
+        else f"adopted, {environment.state.value}",
         environment.reads or "",
     )
 
@@ -142,7 +144,7 @@ def _reads(run: Run, number: int) -> str:
     return "not scanned" if number in run.unjudged_for else run.newest_readable.get(number, "none")
 
 
-def _audit(report: Report) -> Section:
+def _audit(report: AuditReport) -> Section:
     """Sum the findings up by rule, the gravest first; `torchenv audit` tells each."""
     found: dict[tuple[int, str], list[Finding]] = {}
     for each in report.findings:

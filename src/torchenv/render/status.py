@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from torchenv.actions.diff import Change, Differences
+from torchenv.actions.diff import Differences, PackageChange
 from torchenv.actions.remove import Pruned
-from torchenv.actions.status import Status
-from torchenv.environment.verify import Finding
+from torchenv.actions.status import StatusReport
+from torchenv.environment.verify import FileFinding
 from torchenv.system.documents import plain
 from torchenv.workspace.records import Environment, State, as_json
 
 
-def status_document(status: Status, root: Path) -> dict[str, Any]:
-    """Give the `torchenv.status/1` document."""
+def encode_status(status: StatusReport, root: Path) -> dict[str, Any]:
+    """Return the `torchenv.status/1` document."""
     return {
         "schema": "torchenv.status/1",
         "root": str(root),
@@ -26,13 +26,13 @@ def status_document(status: Status, root: Path) -> dict[str, Any]:
     }
 
 
-def status_text(status: Status, root: Path) -> str:
-    """Tell it in one look."""
+def describe_status(status: StatusReport, root: Path) -> str:
+    """Describe it in one look."""
     return "\n".join(_status_lines(status, root))
 
 
-def diff_document(before: Environment, after: Environment, differences: Differences) -> dict[str, Any]:
-    """Give the `torchenv.diff/1` document."""
+def encode_diff(before: Environment, after: Environment, differences: Differences) -> dict[str, Any]:
+    """Return the `torchenv.diff/1` document."""
     return {
         "schema": "torchenv.diff/1",
         "from": before.number,
@@ -43,14 +43,14 @@ def diff_document(before: Environment, after: Environment, differences: Differen
     }
 
 
-def diff_text(differences: Differences) -> str:
-    """Tell what differs, one line each: `+`, `-`, or from and to."""
+def describe_diff(differences: Differences) -> str:
+    """Describe what differs, one line each: `+`, `-`, or from and to."""
     changes = (differences.backend, differences.python, *differences.packages)
     return "\n".join(str(each) for each in changes if each is not None)
 
 
-def findings_document(environment: Environment, findings: tuple[Finding, ...]) -> dict[str, Any]:
-    """Give the `torchenv.verify/1` document."""
+def encode_findings(environment: Environment, findings: tuple[FileFinding, ...]) -> dict[str, Any]:
+    """Return the `torchenv.verify/1` document."""
     return {
         "schema": "torchenv.verify/1",
         "environment": environment.number,
@@ -59,12 +59,12 @@ def findings_document(environment: Environment, findings: tuple[Finding, ...]) -
     }
 
 
-def pruned_text(pruned: Pruned, *, dry_run: bool) -> str:
-    """Tell what went, or would go, and what stays though it is old."""
-    return "\n".join(_pruned_lines(pruned, dry_run=dry_run))
+def describe_pruned(pruned: Pruned, *, dry_run: bool) -> str:
+    """Describe what went, or would go, and what stays though it is old."""
+    return "\n".join(_describe_pruned_lines(pruned, dry_run=dry_run))
 
 
-def _status_lines(status: Status, root: Path) -> Iterator[str]:
+def _status_lines(status: StatusReport, root: Path) -> Iterator[str]:
     current = status.current
     yield f"workspace: {root}"
     if current is None:
@@ -85,11 +85,11 @@ def _way_back(before: Environment | None) -> str:
     return f"environment {before}{failed}"
 
 
-def _change(change: Change | None) -> dict[str, str | None] | None:
+def _change(change: PackageChange | None) -> dict[str, str | None] | None:
     return None if change is None else {"name": change.name, "from": change.before, "to": change.after}
 
 
-def _pruned_lines(pruned: Pruned, *, dry_run: bool) -> Iterator[str]:
+def _describe_pruned_lines(pruned: Pruned, *, dry_run: bool) -> Iterator[str]:
     for each in pruned.gone:
         yield f"{'would remove' if dry_run else 'removed'} environment {each}"
     for each, why in pruned.kept:

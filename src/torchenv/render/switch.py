@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 SCHEMA = "torchenv.switch/1"
 
 
-def switch_document(switched: Switched, left: Sequence[Left] = ()) -> dict[str, Any]:
-    """Give the `torchenv.switch/1` document; `left` is what becomes of each training run."""
+def encode_switch(switched: Switched, left: Sequence[Left] = ()) -> dict[str, Any]:
+    """Return the `torchenv.switch/1` document; `left` is what becomes of each training run."""
     return {
         "schema": SCHEMA,
         "from": switched.before.number if switched.before else None,
@@ -37,25 +37,25 @@ def switch_document(switched: Switched, left: Sequence[Left] = ()) -> dict[str, 
     }
 
 
-def switch_text(switched: Switched, *, program: str = "torchenv") -> str:
-    """Tell what is in use now and what that means; commands to type begin with `program`."""
+def describe_switch(switched: Switched, *, program: str = "torchenv") -> str:
+    """Describe what is in use now and what that means; commands to type begin with `program`."""
     return "\n".join(_lines(switched, program))
 
 
-def history_document(manifest: Manifest) -> dict[str, Any]:
-    """Give the `torchenv.history/1` document."""
+def encode_history(manifest: Manifest) -> dict[str, Any]:
+    """Return the `torchenv.history/1` document."""
     return {"schema": "torchenv.history/1", "switches": [as_json(each) for each in manifest.switches]}
 
 
-def history_text(manifest: Manifest) -> str:
-    """Tell every switch, the oldest first, with what the checks said."""
+def describe_history(manifest: Manifest) -> str:
+    """Describe every switch, the oldest first, with what the checks said."""
     names = {each.number: str(each) for each in manifest.environments}
-    return "\n".join(line for switch in manifest.switches for line in _told(switch, names))
+    return "\n".join(line for switch in manifest.switches for line in _describe_switch(switch, names))
 
 
 def _lines(switched: Switched, program: str) -> Iterator[str]:
     now, before = switched.now, switched.before
-    if not switched.moved:
+    if not switched.has_moved:
         yield f"environment {now} is in use already"
     else:
         yield f"environment {now} is in use" + (f", in place of {before}" if before else "")
@@ -65,7 +65,7 @@ def _lines(switched: Switched, program: str) -> Iterator[str]:
     yield f'next: eval "$({program} activate)", or {program} run -- COMMAND'
 
 
-def _told(switch: Switch, names: dict[int, str]) -> Iterator[str]:
+def _describe_switch(switch: Switch, names: dict[int, str]) -> Iterator[str]:
     came = f"{names.get(switch.from_, str(switch.from_))} -> " if switch.from_ is not None else ""
     yield f"{switch.at:%Y-%m-%d %H:%M:%S}  {switch.why}: {came}{names.get(switch.to, str(switch.to))}"
     yield from (f"    {each}" for each in switch.said)

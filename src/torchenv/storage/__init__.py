@@ -13,7 +13,7 @@ from torchenv.storage.tree import Tree
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
 
-class Carried(Enum):
+class Transfer(Enum):
     """How a file came to its second place."""
 
     CLONED = "cloned"
@@ -42,17 +42,17 @@ class Draft(Protocol):
     def write(self, name: str, data: bytes) -> None:
         """Put a file there."""
 
-    def take(self, source: Place, name: str, *, copy: bool = False) -> Carried:
+    def take(self, source: Place, name: str, *, copy: bool = False) -> Transfer:
         """Bring a file there from another place; with `copy` nothing is shared with that place."""
 
     def sizes(self) -> Mapping[str, int]:
-        """Give the files that are there so far, with their sizes in bytes."""
+        """Return the files that are there so far, with their sizes in bytes."""
 
     def read(self, name: str) -> bytes:
-        """Give one of the files that were written."""
+        """Return one of the files that were written."""
 
     def finish(self) -> None:
-        """Give it its name; raises `ToolFailed` where that did not come out as it was written."""
+        """Return it its name; raises `ToolFailed` where that did not come out as it was written."""
 
     def abandon(self) -> None:
         """Leave nothing of it behind."""
@@ -69,19 +69,19 @@ class Place(Protocol):
         """Whether there is anything."""
 
     def walk(self, known: Mapping[str, Folder]) -> Iterator[tuple[str, Folder]]:
-        """Give it and every directory below with its address; what is `known` is only looked at for change.
+        """Yield it and every directory below with its address; what is `known` is only looked at for change.
 
         A directory that is as it is known is given as the same object. Links to directories are not followed.
         """
 
     def tree(self, address: str) -> Tree:
-        """Give the files of a checkpoint below; no link that leads out of this place is followed."""
+        """Return the files of a checkpoint below; no link that leads out of this place is followed."""
 
     def files(self) -> Mapping[str, int]:
-        """Give every file below by its name with `/` between the parts, and its size in bytes."""
+        """Return every file below by its name with `/` between the parts, and its size in bytes."""
 
-    def modified(self) -> float:
-        """Give when the newest of its files was changed, in seconds since 1970."""
+    def modification_time(self) -> float:
+        """Return when the newest of its files was changed, in seconds since 1970."""
 
     def open(self, name: str) -> BinaryIO:
         """Open one of `files` for reading."""
@@ -91,7 +91,7 @@ class Place(Protocol):
 
 
 def place(address: str | Path) -> Place:
-    """Give the place that an address leads to; a path is taken as it is.
+    """Return the place that an address leads to; a path is taken as it is.
 
     Raises `InputError` where what speaks to its object store is not installed.
     """

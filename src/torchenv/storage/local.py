@@ -11,8 +11,8 @@ from typing import BinaryIO
 
 from torchenv.environment.unshare import clone
 from torchenv.errors import InputError
-from torchenv.storage import Carried, Folder, Place
-from torchenv.storage.names import is_part, passed_over
+from torchenv.storage import Folder, Place, Transfer
+from torchenv.storage.names import is_part, is_skipped
 from torchenv.storage.tree import LocalTree, Tree, leads_out
 from torchenv.system.disk import Disk
 
@@ -44,7 +44,7 @@ class LocalPlace:
                 changed = os.stat(path).st_mtime_ns  # noqa: PTH116 - a Path for each of thousands is felt
                 before = known.get(path)
                 if before is None or before.changed != changed or not _as_before(path, before):
-                    folder = _listed(path, root)
+                    folder = _list_folder(path, root)
                     folder.changed = changed if changed < now - _SETTLED else 0
                 else:
                     folder = before
@@ -75,7 +75,7 @@ class LocalPlace:
                         found[name] = status.st_size
         return dict(sorted(found.items()))
 
-    def modified(self) -> float:
+    def modification_time(self) -> float:
         return max((self._at(name).stat().st_mtime for name in self.files()), default=0.0)
 
     def open(self, name: str) -> BinaryIO:
@@ -115,18 +115,18 @@ class LocalDraft:
             file.flush()
             os.fsync(file.fileno())
 
-    def take(self, source: Place, name: str, *, copy: bool = False) -> Carried:
+    def take(self, source: Place, name: str, *, copy: bool = False) -> Transfer:
         path = self._room_for(name)
         if isinstance(source, LocalPlace):
             origin = source.file(name).resolve()
             if clone(str(origin), str(path)):
                 _keep_times(origin, path)
-                return Carried.CLONED
+                return Transfer.CLONED
             if not copy:
                 with suppress(OSError):
                     path.unlink(missing_ok=True)
                     path.hardlink_to(origin)
-                    return Carried.LINKED
+                    return Transfer.LINKED
         with source.open(name) as reading, path.open("wb") as writing:
             while block := reading.read(_BLOCK):
                 writing.write(block)
@@ -134,7 +134,7 @@ class LocalDraft:
             os.fsync(writing.fileno())
         if isinstance(source, LocalPlace):
             _keep_times(source.file(name), path)
-        return Carried.COPIED
+        return Transfer.COPIED
 
     def sizes(self) -> Mapping[str, int]:
         return LocalPlace(self._directory).files()
@@ -193,12 +193,12 @@ def _as_before(path: str, before: Folder) -> bool:
     return True
 
 
-def _listed(path: str, root: Path) -> Folder:
+def _list_folder(path: str, root: Path) -> Folder:
     folder = Folder()
     with os.scandir(path) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                if not passed_over(entry.name):
+                if not is_skipped(entry.name):
                     folder.folders.append(entry.name)
             elif is_part(entry.name) and (status := _plain_file(entry, root)) is not None:
                 folder.files[entry.name] = [status.st_size, status.st_mtime_ns]
@@ -207,7 +207,7 @@ def _listed(path: str, root: Path) -> Folder:
 
 
 def _plain_file(entry: os.DirEntry[str], root: Path) -> os.stat_result | None:
-    """Give the status of a file; None for what is none, leads out of `root`, or is gone meanwhile."""
+    """Return the status of a file; None for what is none, leads out of `root`, or is gone meanwhile."""
     try:
         if not entry.is_file() or (entry.is_symlink() and leads_out(Path(entry.path), root)):
             return None

@@ -16,6 +16,6 @@ def is_part(name: str) -> bool:
     return name.endswith(_PARTS)
 
 
-def passed_over(name: str) -> bool:
+def is_skipped(name: str) -> bool:
     """Whether a directory of this name is not looked into."""
     return name in _PASSED_OVER or name.endswith(_UNFINISHED)

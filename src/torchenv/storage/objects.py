@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, BinaryIO, cast
 
 from torchenv.errors import InputError, ToolFailed
-from torchenv.storage import Carried, Folder, Place
+from torchenv.storage import Folder, Place, Transfer
 from torchenv.storage.names import is_part
 from torchenv.storage.tree import Tree
 
@@ -44,10 +44,10 @@ class ObjectPlace:
         return cls(store, path, address)
 
     def exists(self) -> bool:
-        return bool(self._found())
+        return bool(self._find_files())
 
     def walk(self, known: Mapping[str, Folder]) -> Iterator[tuple[str, Folder]]:  # noqa: ARG002 - one listing tells all
-        found = self._found()
+        found = self._find_files()
         if not found:
             raise FileNotFoundError(errno.ENOENT, "nothing is there", self.address)
         folders: dict[str, Folder] = {self.address: Folder()}
@@ -63,11 +63,11 @@ class ObjectPlace:
         return ObjectTree(self.store, self._path + address.removeprefix(self.address), address)
 
     def files(self) -> Mapping[str, int]:
-        found = {self._below(path): int(info.get("size") or 0) for path, info in self._found().items()}
+        found = {self._below(path): int(info.get("size") or 0) for path, info in self._find_files().items()}
         return dict(sorted(found.items()))
 
-    def modified(self) -> float:
-        return max((_seconds(info) for info in self._found().values()), default=0.0)
+    def modification_time(self) -> float:
+        return max((_seconds(info) for info in self._find_files().values()), default=0.0)
 
     def open(self, name: str) -> BinaryIO:
         return cast(BinaryIO, self.store.open(self.key(name), "rb"))
@@ -85,7 +85,7 @@ class ObjectPlace:
         below = path.removeprefix(self._path).strip("/")
         return below or path.rpartition("/")[2]
 
-    def _found(self) -> dict[str, dict[str, Any]]:
+    def _find_files(self) -> dict[str, dict[str, Any]]:
         self.store.invalidate_cache()
         try:
             found: dict[str, dict[str, Any]] = self.store.find(self._path, detail=True)
@@ -141,15 +141,15 @@ class ObjectDraft:
     def write(self, name: str, data: bytes) -> None:
         self._last[name] = data
 
-    def take(self, source: Place, name: str, *, copy: bool = False) -> Carried:  # noqa: ARG002 - nothing is ever shared
+    def take(self, source: Place, name: str, *, copy: bool = False) -> Transfer:  # noqa: ARG002 - nothing is ever shared
         key = self._key(name)
         if isinstance(source, ObjectPlace) and source.store is self._store:
             self._store.cp_file(source.key(name), key)
-            return Carried.COPIED
+            return Transfer.COPIED
         with source.open(name) as reading, self._store.open(key, "wb") as writing:
             while block := reading.read(_BLOCK):
                 writing.write(block)
-        return Carried.COPIED
+        return Transfer.COPIED
 
     def sizes(self) -> Mapping[str, int]:
         there = {name: size for name, size in self._target.files().items() if name not in self._last}
@@ -178,7 +178,7 @@ class ObjectDraft:
 
 
 def _mark(info: Mapping[str, Any]) -> int:
-    """Give a number that is another one once the object is: its time in nanoseconds, else one below zero."""
+    """Return a number that changes with the object: its time in nanoseconds, else one below zero."""
     if seconds := _seconds(info):
         return int(seconds * 1_000_000_000)
     told = info.get("ETag") or info.get("etag") or ""

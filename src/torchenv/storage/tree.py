@@ -21,10 +21,10 @@ class Tree(Protocol):
         """How people name it."""
 
     def sizes(self) -> Mapping[str, int]:
-        """Give the files by name, `/` between the parts, with their sizes in bytes."""
+        """Return the files by name, `/` between the parts, with their sizes in bytes."""
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """Give a part of one file, shorter where the file ends; raises `OSError`."""
+        """Return a part of one file, shorter where the file ends; raises `OSError`."""
 
 
 class LocalTree:

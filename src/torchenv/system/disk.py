@@ -27,7 +27,7 @@ class Disk:
         return try_to_lock(handle)
 
     def node(self) -> str:
-        """Tell this machine from others that share the disk; machines made from one image have one name."""
+        """Return what tells this machine from others that share the disk, also those of one image."""
         try:
             return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         except OSError:
@@ -35,13 +35,13 @@ class Disk:
 
     def make_directory(self, path: Path) -> None:
         """Make a directory and those above it, where it is not there."""
-        with explained(path):
+        with explain_refusals(path):
             path.mkdir(parents=True, exist_ok=True)
 
     def write(self, path: Path, text: str) -> None:
         """Write a file and wait until it is on the disk."""
         with (
-            explained(path),
+            explain_refusals(path),
             path.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as file,
         ):
             file.write(text)
@@ -50,7 +50,7 @@ class Disk:
 
     def rename(self, old: Path, new: Path) -> None:
         """Put one in the place of the other at once: whoever looks sees the old or the new."""
-        with explained(old):
+        with explain_refusals(old):
             old.replace(new)
             _settle(new.parent)
 
@@ -82,10 +82,10 @@ class Disk:
         return not os.path.lexists(path)
 
     def free_space(self, path: Path) -> int:
-        """Give the bytes that are free where `path` is or would be."""
+        """Return the bytes that are free where `path` is or would be."""
         import shutil
 
-        with explained(path):
+        with explain_refusals(path):
             while not path.exists() and path != path.parent:
                 path = path.parent
             return shutil.disk_usage(path).free
@@ -128,16 +128,16 @@ class PathLength(NamedTuple):
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def explain_refusals(path: Path) -> Iterator[None]:
     """Turn what the disk refuses into a `WorkspaceError` that names the place and the remedy."""
     try:
         yield
     except OSError as error:
-        raise refused(path, error) from error
+        raise make_refusal(path, error) from error
 
 
-def refused(path: Path, error: OSError) -> WorkspaceError:
-    """Say what the disk refused, and what to do about it."""
+def make_refusal(path: Path, error: OSError) -> WorkspaceError:
+    """Describe what the disk refused, and what to do about it."""
     elsewhere = "choose another place with `--root DIR` or TORCHENV_HOME"
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:

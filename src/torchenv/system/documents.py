@@ -73,7 +73,7 @@ class Table:
         return iter(self._data)
 
     def raw(self) -> Mapping[str, Any]:
-        """Give the decoded data as they are."""
+        """Return the decoded data as they are."""
         return self._data
 
     def only(self, known: Iterable[str]) -> None:
@@ -88,7 +88,7 @@ class Table:
     @overload
     def get(self, key: str, kind: type[T], default: D) -> T | D: ...
     def get(self, key: str, kind: type[T], default: Any = _REQUIRED) -> Any:
-        """Give the value of `key`, which must be of `kind`; without a default it must be there.
+        """Return the value of `key`, which must be of `kind`; without a default it must be there.
 
         A whole number is taken where a float is asked for; a bool is never taken for a number.
         """
@@ -109,11 +109,11 @@ class Table:
     @overload
     def maybe(self, key: str, kind: type[T], default: D) -> T | D: ...
     def maybe(self, key: str, kind: type[T], default: Any = None) -> Any:
-        """Give the value of `key`; a missing key and a JSON null both mean the default."""
+        """Return the value of `key`; a missing key and a JSON null both mean the default."""
         return default if self._data.get(key) is None else self.get(key, kind)
 
     def one_of(self, key: str, choices: Sequence[str], default: str | None = None) -> str:
-        """Give a string that must be one of `choices`; without a default it must be there."""
+        """Return a string that must be one of `choices`; without a default it must be there."""
         value = self.get(key, str) if default is None else self.get(key, str, default)
         if value not in choices:
             message = f"{value!r} is not one of {', '.join(choices)}"
@@ -121,19 +121,19 @@ class Table:
         return value
 
     def strings(self, key: str, default: Sequence[str] = ()) -> tuple[str, ...]:
-        """Give a list of strings."""
+        """Return a list of strings."""
         return tuple(self._members(key, str, default))
 
     def integers(self, key: str, default: Sequence[int] = ()) -> tuple[int, ...]:
-        """Give a list of whole numbers."""
+        """Return a list of whole numbers."""
         return tuple(self._members(key, int, default))
 
     def table(self, key: str) -> Table:
-        """Give the table under `key`; a missing one is empty."""
+        """Return the table under `key`; a missing one is empty."""
         return Table(self.get(key, dict, {}), self.source, self._at(key))
 
     def tables(self, key: str) -> tuple[Table, ...]:
-        """Give the list of tables under `key`; a missing one is empty."""
+        """Return the list of tables under `key`; a missing one is empty."""
         members = self._members(key, dict, ())
         at = self._at(key)
         return tuple(Table(each, self.source, f"{at}[{n}]") for n, each in enumerate(members))

@@ -16,7 +16,7 @@ if sys.platform == "win32":
     from platform import node as node_name
 
     def unlock(handle: int) -> None:
-        """Give it up."""
+        """Return it up."""
         os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
         msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
 
@@ -38,7 +38,7 @@ else:
         return os.uname().nodename
 
     def unlock(handle: int) -> None:
-        """Give it up."""
+        """Return it up."""
         try:
             fcntl.flock(handle, fcntl.LOCK_UN)
         except OSError as error:

@@ -48,7 +48,7 @@ def end_orphans(lock: Path, proc: Path = Path("/proc")) -> None:
 
 
 def holders(lock: Path, proc: Path = Path("/proc")) -> Iterator[tuple[int, str]]:
-    """Give the processes that have a file open, each with its handle; who waits for a lock is among them."""
+    """Yield the processes that have a file open, each with its handle; who waits for a lock is among them."""
     for process in sorted(proc.iterdir()) if proc.is_dir() else ():
         # What ends under the eye, or belongs to another user, is none of ours.
         with suppress(OSError):

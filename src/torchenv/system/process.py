@@ -70,7 +70,7 @@ class Completed:
     end: End = End.EXITED
 
     def check(self, purpose: str) -> str:
-        """Give back what it printed, or raise `ToolFailed`: "could not <purpose>: …"."""
+        """Return what it printed, or raise `ToolFailed`: "could not <purpose>: …"."""
         if self.end is End.EXITED and self.code == 0:
             return self.out
         raise ToolFailed(
@@ -79,7 +79,7 @@ class Completed:
         )
 
     def reason(self) -> str:
-        """Say in one line why it did not work."""
+        """Describe in one line why it did not work."""
         program = Path(self.command.argv[0]).name
         match self.end:
             case End.NOT_FOUND:
@@ -93,7 +93,7 @@ class Completed:
                 return said[-1].strip() if said else f"{program} {self.ending()}"
 
     def ending(self) -> str:
-        """Say how the process ended: "ended with code 1", "was ended by SIGKILL"."""
+        """Describe how the process ended: "ended with code 1", "was ended by SIGKILL"."""
         if self.code >= 0:
             return f"ended with code {self.code}"
         number = -self.code
@@ -115,14 +115,14 @@ class Programs:
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self.environ = scrubbed(environ)
+        self.environ = scrub_environ(environ)
 
     def __call__(self, command: Command, *, timeout: float | None = None) -> Completed:
         try:
             child = subprocess.Popen(
                 command.argv,
                 cwd=command.cwd,
-                env={**_left(self.environ, command.without), **command.env},
+                env={**_drop(self.environ, command.without), **command.env},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -138,7 +138,7 @@ class Programs:
             return Completed(command, 127, "", str(error), End.NOT_FOUND)
         except OSError as error:
             return Completed(command, 126, "", str(error), End.NOT_STARTED)
-        with _watched(child):
+        with _watch(child):
             try:
                 out, err = child.communicate(command.stdin, timeout=timeout)
             except subprocess.TimeoutExpired:
@@ -148,7 +148,7 @@ class Programs:
         return Completed(command, child.returncode, out, err)
 
 
-def _left(environ: Mapping[str, str], without: Sequence[str]) -> dict[str, str]:
+def _drop(environ: Mapping[str, str], without: Sequence[str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name not in without}
 
 
@@ -259,8 +259,8 @@ _CHOOSES = ("PIP_", "PYTHONHOME", "PYTHONPATH", "UV_", "VIRTUALENV_")
 _CERTIFICATES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
-def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
-    """Give the environment for a child: what leads astray is gone, the way to the network stays.
+def scrub_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for a child: what leads astray is gone, the way to the network stays.
 
     Certificates and a proxy that only pip was told of are said to uv in its own words.
     """
@@ -279,7 +279,7 @@ def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "NO_COLOR": "1", "PYTHONUTF8": "1"}
 
 
-def ignored(environ: Mapping[str, str]) -> tuple[str, ...]:
+def list_ignored(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Name the variables that other tools would obey and torchenv does not, in order."""
     return tuple(
         sorted(
@@ -305,7 +305,7 @@ _NEW_GROUP: int = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
 
 
 @contextlib.contextmanager
-def _watched(child: subprocess.Popen[str]) -> Iterator[None]:
+def _watch(child: subprocess.Popen[str]) -> Iterator[None]:
     with _children_lock:
         _children.add(child)
     try:
@@ -334,7 +334,7 @@ def _kill(child: subprocess.Popen[str]) -> None:
 
 
 def _last_words(child: subprocess.Popen[str]) -> tuple[str, str]:
-    """Give what a killed child had printed; a grandchild that left its group may hold the pipes for ever."""
+    """Return what a killed child had printed; a grandchild outside its group may hold the pipes."""
     try:
         return child.communicate(timeout=_LINGERS)
     except subprocess.TimeoutExpired as error:
@@ -343,10 +343,10 @@ def _last_words(child: subprocess.Popen[str]) -> tuple[str, str]:
             if pipe is not None and sys.platform != "win32":
                 pipe.close()
         child.poll()
-        return _decoded(error.output), _decoded(error.stderr)
+        return _decode(error.output), _decode(error.stderr)
 
 
-def _decoded(content: bytes | str | None) -> str:
+def _decode(content: bytes | str | None) -> str:
     # What was read so far is bytes, whatever the pipe was opened as.
     return content.decode("utf-8", "replace") if isinstance(content, bytes) else content or ""
 

@@ -35,7 +35,7 @@ def running(system: str, run: Callable[[], Runner]) -> Running:
     """Make the `Running` of a system; `run` gives what starts programs, which Linux does without."""
     if system == "linux":
         return in_proc
-    return lambda directories: asked(run(), directories, system=system)
+    return lambda directories: ask_system(run(), directories, system=system)
 
 
 def in_proc(directories: Sequence[Path], proc: Path = Path("/proc")) -> tuple[Process, ...]:
@@ -43,14 +43,14 @@ def in_proc(directories: Sequence[Path], proc: Path = Path("/proc")) -> tuple[Pr
     return _others(_in_proc(proc, tuple(f"{each}/" for each in directories)))
 
 
-def asked(run: Runner, directories: Sequence[Path], *, system: str) -> tuple[Process, ...]:
+def ask_system(run: Runner, directories: Sequence[Path], *, system: str) -> tuple[Process, ...]:
     """Find them by the programs with which macOS and Windows tell; what those do not tell stays unknown."""
     from torchenv.system.process import Command, together
 
     commands = (_CIM,) if system == "win32" else (_PS, _LSOF)
     answers = [done.out for done in together(run, [Command(each) for each in commands], timeout=10)]
     if system == "win32":
-        return _others(_started_from(answers[0], tuple(f"{each}\\".lower() for each in directories)))
+        return _others(_find_started_from(answers[0], tuple(f"{each}\\".lower() for each in directories)))
     inside = tuple(f"{each}/" for each in directories)
     return _others([*_with_file_in(answers[1], inside), *_with_command_in(answers[0], inside)])
 
@@ -85,7 +85,7 @@ def _in_proc(proc: Path, inside: Inside) -> Iterator[Process]:
 
 
 def _leads_inside(process: Path, name: str, inside: Inside) -> bool:
-    """Say of a Python, whose program is that of its base, whether it was started as the one inside."""
+    """Describe a Python, whose program is that of its base, whether it was started as the one inside."""
     if "/" in name:
         started_as = os.path.normpath((process / "cwd").readlink() / name)
         if started_as.startswith(inside):
@@ -133,7 +133,7 @@ def _with_file_in(text: str, inside: Inside) -> Iterator[Process]:
                 pass
 
 
-def _started_from(text: str, inside: Inside) -> Iterator[Process]:
+def _find_started_from(text: str, inside: Inside) -> Iterator[Process]:
     # A venv's Python stays there as the launcher of its base:
     # 4711<TAB>C:\Users\ada\envs\2-2.15.0-cpu-py3.12\Scripts\python.exe<TAB>python train.py
     for line in text.splitlines():

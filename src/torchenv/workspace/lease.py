@@ -46,12 +46,12 @@ class Lease:
         self._clock = clock
         self._seen: tuple[str, float] = ("", clock())
 
-    def taken(self, *, alone: bool) -> bool:
+    def try_take(self, *, alone: bool) -> bool:
         """Try once to take it; `alone` says that nobody else on this machine can hold it.
 
         What is left of a holder that is gone is cleared on the way.
         """
-        return self._made() or (self._cleared(alone=alone) and self._made())
+        return self._make() or (self._clear_stale(alone=alone) and self._make())
 
     @property
     def holder(self) -> str:
@@ -59,8 +59,8 @@ class Lease:
         return (_fields(self._path) or ("", "", "another run", ""))[2]
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Give signs of life until the block is over, then give it back."""
+    def keep_alive(self) -> Iterator[None]:
+        """Yield signs of life until the block is over, then give it back."""
         # 2 ms, which a command that only reads does not pay.
         from threading import Event, Thread
 
@@ -72,25 +72,25 @@ class Lease:
         finally:
             over.set()
             thread.join()
-            if self.held:
+            if self.is_held:
                 with suppress(FileNotFoundError):
                     self._path.unlink()
 
     @property
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """Whether it is still this run's: one that slept for long may have been given up by the others."""
         found = _fields(self._path)
         return found is not None and found[0] == self._token
 
     def refuse_lost(self) -> None:
         """Raise `WorkspaceError` where another run has taken over."""
-        if not self.held:
+        if not self.is_held:
             raise WorkspaceError(
                 f"this run gave no sign of life for {self._silence:g} s, and {self.holder} took over",
                 hint="nothing more was changed: run it again",
             )
 
-    def _made(self) -> bool:
+    def _make(self) -> bool:
         try:
             with self._path.open("x", encoding="utf-8") as file:
                 file.write(self._text(0))
@@ -104,13 +104,13 @@ class Lease:
             count += 1
             # A disk that is full or away for a while is no reason to stop.
             with suppress(OSError):
-                if self.held:
+                if self.is_held:
                     self._path.write_text(self._text(count), encoding="utf-8")
 
     def _text(self, count: int) -> str:
         return f"{self._token}\n{self._node}\n{self._said}\n{count}\n"
 
-    def _cleared(self, *, alone: bool) -> bool:
+    def _clear_stale(self, *, alone: bool) -> bool:
         """Clear what a holder left that is gone, and say whether nothing is in the way any more."""
         found = _fields(self._path)
         if found is None:

@@ -14,18 +14,18 @@ from torchenv.errors import InputError, WorkspaceError
 from torchenv.system.documents import Table, nearest, toml, toml_key
 from torchenv.workspace.records import (
     Activation,
-    Choice,
+    ChoiceRecord,
     Environment,
+    EnvironmentKind,
     Kept,
-    Kind,
     More,
     Proof,
     Run,
     State,
     Switch,
     as_json,
-    keyed,
     nothing_more,
+    to_keys,
     unknown_keys,
 )
 
@@ -57,25 +57,25 @@ class Manifest:
     # What is there.
 
     def number(self, number: int) -> Environment:
-        """Give the environment of this number, which must be recorded."""
+        """Return the environment of this number, which must be recorded."""
         return next(each for each in self.environments if each.number == number)
 
     @property
-    def in_use(self) -> Environment | None:
+    def active(self) -> Environment | None:
         """The environment in use, if there is one yet."""
         return None if self.current is None else self.number(self.current)
 
-    def unfinished(self) -> tuple[Environment, ...]:
-        """Give the environments that a run began and never finished."""
+    def list_unfinished(self) -> tuple[Environment, ...]:
+        """Return the environments that a run began and never finished."""
         return tuple(each for each in self.environments if each.state is State.BUILDING)
 
     def find(self, text: str, *, removed: bool = False) -> Environment:
-        """Give the environment that a person means by a number, a name or a torch version.
+        """Return the environment that a person means by a number, a name or a torch version.
 
         Raises `InputError` where it is none or several, and `WorkspaceError` where it is not
         there for use; with `removed`, one that was removed is found too.
         """
-        found = self._meant(text)
+        found = self._match(text)
         if not found:
             close = nearest(text, [each.name for each in self.environments])
             hint = close or "`torchenv list` shows the environments there are"
@@ -93,7 +93,7 @@ class Manifest:
             raise WorkspaceError(f"environment {one} was removed", hint=again)
         return one
 
-    def _meant(self, text: str) -> list[Environment]:
+    def _match(self, text: str) -> list[Environment]:
         if text.isdecimal():
             return [each for each in self.environments if str(each.number) == text]
         named = [each for each in self.environments if each.name == text]
@@ -103,7 +103,7 @@ class Manifest:
         return [each for each in self.environments if each.torch and _is_of_version(each.torch, text)]
 
     def rollback_target(self, live: Callable[[Environment], bool]) -> Environment | None:
-        """Give the environment that was in use before this one and can still be used.
+        """Return the environment that was in use before this one and can still be used.
 
         One whose checks failed is taken where there is no other: it was worked in once, and the way back is
         never taken away. A switch back is a switch like any other, so a second rollback returns to where the
@@ -130,7 +130,7 @@ class Manifest:
         reads: str | None = None,
         identity: str | None = None,
         host: str | None = None,
-        choice: Choice | None = None,
+        choice: ChoiceRecord | None = None,
         activation: Activation | None = None,
     ) -> tuple[Manifest, Environment]:
         """Record that an environment is being built, in a directory of its own under `within`.
@@ -138,11 +138,11 @@ class Manifest:
         Where the name is taken by one that is there, the new one gets its number at the end.
         Raises `InputError` for a name that cannot be the name of a directory.
         """
-        name = _free_name(self, _checked_name(name))
+        name = _free_name(self, _check_name(name))
         new = Environment(
             number=self.next_number,
             name=name,
-            kind=Kind.BUILT,
+            kind=EnvironmentKind.BUILT,
             state=State.BUILDING,
             # The number makes the path one that never was, so what could not be deleted is in nobody's way.
             path=str(within / f"{self.next_number}-{name}"),
@@ -181,15 +181,15 @@ class Manifest:
         what was recorded is no longer there: it is marked removed, and its successor takes its place.
         """
         before = next((each for each in self.environments if each.path == str(path) and each.on_disk), None)
-        if before and before.kind is Kind.BUILT:
+        if before and before.kind is EnvironmentKind.BUILT:
             return self, before
         if before and (before.identity, before.torch) == (identity, torch):
-            return self._changed(before, fingerprint=fingerprint)
-        manifest = self.removed(before.number) if before else self
+            return self._change(before, fingerprint=fingerprint)
+        manifest = self.mark_removed(before.number) if before else self
         new = Environment(
             number=self.next_number,
-            name=_free_name(manifest, _checked_name(name)),
-            kind=Kind.ADOPTED,
+            name=_free_name(manifest, _check_name(name)),
+            kind=EnvironmentKind.ADOPTED,
             state=State.READY,
             path=str(path),
             python=python,
@@ -219,31 +219,31 @@ class Manifest:
     ) -> tuple[Manifest, Environment]:
         """Record that a begun environment is finished: from here on it exists for others."""
         proofs = (*new.proofs, proof) if proof else new.proofs
-        return self._changed(new, state=State.READY, lock=lock, fingerprint=fingerprint, proofs=proofs)
+        return self._change(new, state=State.READY, lock=lock, fingerprint=fingerprint, proofs=proofs)
 
-    def checked(self, number: int, proof: Proof) -> Manifest:
+    def record_check(self, number: int, proof: Proof) -> Manifest:
         """Record a run of the smoke commands, which proves an environment or shows that it fails."""
         before = self.number(number)
         state = State.PROVEN if proof.passed else State.FAILED
-        return self._changed(before, state=state, proofs=(*before.proofs, proof))[0]
+        return self._change(before, state=state, proofs=(*before.proofs, proof))[0]
 
-    def noted(self, number: int, proof: Proof) -> Manifest:
+    def record_note(self, number: int, proof: Proof) -> Manifest:
         """Record a run of checks that decides nothing about whether an environment can be used."""
         before = self.number(number)
-        return self._changed(before, proofs=(*before.proofs, proof))[0]
+        return self._change(before, proofs=(*before.proofs, proof))[0]
 
-    def cleared(self, number: int) -> Manifest:
+    def drop_unfinished(self, number: int) -> Manifest:
         """Forget an environment that was never finished; its number stays used."""
         assert self.number(number).state is State.BUILDING
         return replace(self, environments=tuple(each for each in self.environments if each.number != number))
 
-    def removed(self, number: int) -> Manifest:
+    def mark_removed(self, number: int) -> Manifest:
         """Record that an environment is gone; its line and its lock stay, so that it can be built again."""
-        return self._changed(self.number(number), state=State.REMOVED)[0]
+        return self._change(self.number(number), state=State.REMOVED)[0]
 
-    def moved(self, number: int, path: Path) -> Manifest:
+    def record_move(self, number: int, path: Path) -> Manifest:
         """Record where an environment was found again."""
-        return self._changed(self.number(number), path=str(path))[0]
+        return self._change(self.number(number), path=str(path))[0]
 
     def rebuilt(self, before: int, after: int) -> Manifest:
         """Record that an environment was built again from a lock, and reads what the one before it read."""
@@ -253,14 +253,14 @@ class Manifest:
             else each
             for each in self.kept
         )
-        return replace(self.removed(before), kept=tuple(kept))
+        return replace(self.mark_removed(before), kept=tuple(kept))
 
     def readers(self, kept: Kept) -> tuple[Environment, ...]:
-        """Give the environments that can read a lifeboat and can be used."""
+        """Return the environments that can read a lifeboat and can be used."""
         return tuple(each for each in self.environments if each.number in kept.readable_by and each.live)
 
-    def last_used(self, number: int) -> datetime:
-        """Give when an environment last came into use or went out of it, else when it was made."""
+    def find_last_use(self, number: int) -> datetime:
+        """Return when an environment last came into use or went out of it, else when it was made."""
         moves = (each.at for each in self.switches if number in (each.from_, each.to))
         return max([self.number(number).created, *moves])
 
@@ -281,7 +281,7 @@ class Manifest:
         """Record what a scan of every root saw, in place of what the scan before it saw."""
         return replace(self, runs=tuple(runs))
 
-    def _changed(self, before: Environment, **changes: Any) -> tuple[Manifest, Environment]:
+    def _change(self, before: Environment, **changes: Any) -> tuple[Manifest, Environment]:
         after = replace(before, **changes)
         environments = tuple(after if each.number == before.number else each for each in self.environments)
         return replace(self, environments=environments), after
@@ -324,11 +324,11 @@ class Manifest:
     def to_toml(self) -> str:
         """Write the file, with the keys in the order of the fields and a word on what it is."""
         lines = [*(f"# {line}" for line in HEADER.splitlines()), "", f"schema = {SCHEMA}"]
-        lines += _lines(keyed(self), at="")
+        lines += _lines(to_keys(self), at="")
         return "\n".join(lines) + "\n"
 
     def to_document(self) -> dict[str, Any]:
-        """Give what the file holds as JSON can hold it."""
+        """Return what the file holds as JSON can hold it."""
         return {"schema": SCHEMA, **as_json(self)}
 
 
@@ -342,7 +342,7 @@ def _free_name(manifest: Manifest, name: str) -> str:
     return f"{name}-{manifest.next_number}" if name in taken else name
 
 
-def _checked_name(name: str) -> str:
+def _check_name(name: str) -> str:
     # It becomes part of a path, on Windows too.
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._+-]{0,62}[A-Za-z0-9])?", name):
         hint = "use letters, digits and `.`, `_`, `+`, `-` between them, 64 at most"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torchenv.system.documents import Table
 
 
-class Kind(Enum):
+class EnvironmentKind(Enum):
     """Who made an environment; an adopted one belongs to someone else and is only read."""
 
     BUILT = "built"
@@ -36,12 +36,12 @@ More = Mapping[str, Any]
 
 
 def nothing_more() -> More:
-    """Give the usual `more`."""
+    """Return the usual `more`."""
     return {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
+class ChoiceRecord:
     """How an environment came to be chosen, for the one who asks later why it is not another.
 
     `ignored` are other tools' settings that did not steer it, `warnings` what may undo it.
@@ -56,7 +56,7 @@ class Choice:
     more: More = field(default_factory=nothing_more, hash=False)
 
     @classmethod
-    def parse(cls, table: Table) -> Choice:
+    def parse(cls, table: Table) -> ChoiceRecord:
         return cls(
             profile=table.get("profile", str, None),
             outcome=table.get("outcome", str, None),
@@ -129,7 +129,7 @@ class Environment:
 
     number: int
     name: str
-    kind: Kind
+    kind: EnvironmentKind
     state: State
     path: str
     python: BasePython
@@ -143,7 +143,7 @@ class Environment:
     layout: str | None = None
     identity: str | None = None
     host: str | None = None
-    choice: Choice | None = None
+    choice: ChoiceRecord | None = None
     activation: Activation | None = None
     proofs: tuple[Proof, ...] = ()
     more: More = field(default_factory=nothing_more, hash=False)
@@ -154,7 +154,7 @@ class Environment:
         return cls(
             number=table.get("number", int),
             name=table.get("name", str),
-            kind=Kind(table.one_of("kind", [each.value for each in Kind])),
+            kind=EnvironmentKind(table.one_of("kind", [each.value for each in EnvironmentKind])),
             state=State(table.one_of("state", [each.value for each in State])),
             path=table.get("path", str),
             python=BasePython(
@@ -170,7 +170,7 @@ class Environment:
             layout=table.get("layout", str, None),
             identity=table.get("identity", str, None),
             host=table.get("host", str, None),
-            choice=Choice.parse(table.table("choice")) if "choice" in table else None,
+            choice=ChoiceRecord.parse(table.table("choice")) if "choice" in table else None,
             activation=Activation.parse(table.table("activation")) if "activation" in table else None,
             proofs=tuple(map(Proof.parse, table.tables("proof"))),
             more=unknown_keys(table, cls),
@@ -281,11 +281,11 @@ class Kept:
 
 
 def as_json(value: Any) -> dict[str, Any]:
-    """Give an environment, a switch or another part of the record under its keys in the file.
+    """Return an environment, a switch or another part of the record under its keys in the file.
 
     Times become text such as `2026-11-30T08:00:00Z`; what is not known has no key.
     """
-    document: dict[str, Any] = _untimed(keyed(value))
+    document: dict[str, Any] = _strip_times(to_keys(value))
     return document
 
 
@@ -303,7 +303,7 @@ def _key(name: str) -> str:
     return _KEYS.get(name, name.replace("_", "-"))
 
 
-def keyed(value: Any) -> dict[str, Any]:
+def to_keys(value: Any) -> dict[str, Any]:
     known = {each.name: getattr(value, each.name) for each in fields(value) if each.name != "more"}
     given = {name: each for name, each in known.items() if each is not None and each not in ((), {})}
     return {_key(name): _bare(each) for name, each in given.items()} | dict(getattr(value, "more", {}))
@@ -318,19 +318,19 @@ def _bare(value: Any) -> Any:
         case Mapping():
             return {str(key): each for key, each in value.items()}
         case _ if is_dataclass(value):
-            return keyed(value)
+            return to_keys(value)
         case _:
             return value
 
 
-def _untimed(value: Any) -> Any:
+def _strip_times(value: Any) -> Any:
     match value:
         case datetime():
             return value.isoformat().replace("+00:00", "Z")
         case list():
-            return [_untimed(each) for each in value]
+            return [_strip_times(each) for each in value]
         case dict():
-            return {key: _untimed(each) for key, each in value.items()}
+            return {key: _strip_times(each) for key, each in value.items()}
         case _:
             return value
 

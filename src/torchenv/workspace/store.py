@@ -13,12 +13,12 @@ from pathlib import Path
 
 from torchenv.environment.identity import IDENTITY_FILE, identity
 from torchenv.errors import InputError, WorkspaceError
-from torchenv.system.disk import Disk, explained, refused
+from torchenv.system.disk import Disk, explain_refusals, make_refusal
 from torchenv.system.mutex import node_name, unlock
 from torchenv.system.orphans import children_hold, end_orphans
 from torchenv.workspace.lease import Lease
 from torchenv.workspace.manifest import Manifest
-from torchenv.workspace.records import Environment, Kind
+from torchenv.workspace.records import Environment, EnvironmentKind
 
 # What a workspace holds, of which a stopped first run leaves a part, and what is left in any directory.
 _OF_A_WORKSPACE = frozenset({"current", "envs", "fingerprints", "lease", "lock", "locks", "plans", "trash"})
@@ -80,22 +80,22 @@ class Store:
     # Reading.
 
     def read(self) -> Manifest:
-        """Give the manifest, which is empty where there is no workspace yet."""
+        """Return the manifest, which is empty where there is no workspace yet."""
         try:
             text = self.manifest_path.read_text(encoding="utf-8")
             return Manifest.from_toml(text, str(self.manifest_path))
         except FileNotFoundError:
             if not self.last_good_path.exists():
                 return Manifest()
-            raise self._damaged(f"{self.manifest_path} is missing") from None
+            raise self._make_damage_error(f"{self.manifest_path} is missing") from None
         except UnicodeDecodeError:
-            raise self._damaged(f"{self.manifest_path}: not a text") from None
+            raise self._make_damage_error(f"{self.manifest_path}: not a text") from None
         except InputError as error:
-            raise self._damaged(error.message) from None
+            raise self._make_damage_error(error.message) from None
         except OSError as error:
-            raise refused(self.manifest_path, error) from None
+            raise make_refusal(self.manifest_path, error) from None
 
-    def _damaged(self, message: str) -> WorkspaceError:
+    def _make_damage_error(self, message: str) -> WorkspaceError:
         if self.last_good_path.exists():
             hint = (
                 f"its last good copy is {self.last_good_path}: look through that, then copy it to its place"
@@ -125,7 +125,7 @@ class Store:
                 yield now / path.relative_to(before)
 
     def free_space(self) -> int:
-        """Give the bytes that are free where environments are built."""
+        """Return the bytes that are free where environments are built."""
         return self._disk.free_space(self.environments)
 
     def lock_path(self, number: int) -> Path:
@@ -145,7 +145,7 @@ class Store:
         """Where the index of checkpoints is, which a scan can make again."""
         return self.root / "checkpoints.json"
 
-    def kept_path(self, digest: str) -> Path:
+    def lifeboat_path(self, digest: str) -> Path:
         """Where the files of a lifeboat are listed with their hashes, by its digest."""
         return self.root / "kept" / f"{digest.rpartition(':')[2][:16]}.json"
 
@@ -156,7 +156,7 @@ class Store:
     # Writing.
 
     @contextmanager
-    def locked(self, purpose: str) -> Iterator[None]:
+    def hold(self, purpose: str) -> Iterator[None]:
         """Hold the workspace against other writers; waits for the one that holds it, and says for what.
 
         `purpose` is what others are told that they wait for, such as `torchenv create 2.15`.
@@ -164,7 +164,7 @@ class Store:
         assert self._lease is None
         self._refuse_what_is_no_workspace()
         self._disk.make_directory(self.root)
-        with explained(self._lock_file):
+        with explain_refusals(self._lock_file):
             handle = os.open(self._lock_file, os.O_RDWR | os.O_CREAT, 0o666)
         lease = Lease(self._lock_file.with_name("lease"), purpose, node=self._disk.node())
         try:
@@ -175,7 +175,7 @@ class Store:
                     os.ftruncate(handle, 0)
                     os.lseek(handle, 0, os.SEEK_SET)
                     os.write(handle, f"{purpose} (process {os.getpid()} on {node_name()})\n".encode())
-                with lease.kept(), children_hold(handle):
+                with lease.keep_alive(), children_hold(handle):
                     self._lease = lease
                     yield
             finally:
@@ -188,7 +188,7 @@ class Store:
         # It may hold a `trash` or a `lock` of its own, which would be emptied and overwritten.
         if self.manifest_path.exists() or self.last_good_path.exists() or not self.root.is_dir():
             return
-        with explained(self.root):
+        with explain_refusals(self.root):
             others = sorted(
                 each.name
                 for each in self.root.iterdir()
@@ -201,10 +201,10 @@ class Store:
     def _wait_for(self, handle: int, lease: Lease) -> None:
         locked: bool | None = False
         for turn in count():
-            with explained(self._lock_file):
+            with explain_refusals(self._lock_file):
                 locked = locked or self._disk.try_to_lock(handle)
                 # Where files cannot be locked, the lease alone decides.
-                if locked is not False and lease.taken(alone=locked is True):
+                if locked is not False and lease.try_take(alone=locked is True):
                     return
             if turn == 0:
                 self._say(f"waiting for {self._holder(handle, lease)}, which is changing {self.root}")
@@ -253,7 +253,7 @@ class Store:
 
     def write_kept(self, digest: str, text: str) -> Path:
         """Keep the list of the files of a lifeboat."""
-        return self._keep(self.kept_path(digest), text)
+        return self._keep(self.lifeboat_path(digest), text)
 
     def write_log(self, number: int, name: str, text: str) -> Path:
         """Keep what a check in an environment printed."""
@@ -270,8 +270,8 @@ class Store:
         assert environment.identity is not None
         self._put(self._directory(environment) / IDENTITY_FILE, f"{environment.identity}\n")
 
-    def settled(self) -> Manifest:
-        """Give the manifest for a change, after what has moved is recorded where it is now.
+    def settle(self) -> Manifest:
+        """Return the manifest for a change, after what has moved is recorded where it is now.
 
         What a stopped run renamed away and did not record as removed is put back.
         """
@@ -279,18 +279,18 @@ class Store:
         self._put_back_wrongly_discarded(manifest)
         for environment in manifest.environments:
             if environment.on_disk and isinstance(now := self.locate(environment), Moved):
-                manifest = manifest.moved(environment.number, now.path)
+                manifest = manifest.record_move(environment.number, now.path)
         if manifest is not before:
             self.write(manifest)
         return manifest
 
     def clear_unfinished(self) -> Manifest:
         """Bring the disk to what the manifest says after a run that was stopped, and give the manifest."""
-        return self.cleared(self.settled())
+        return self.clear(self.settle())
 
-    def cleared(self, manifest: Manifest) -> Manifest:
+    def clear(self, manifest: Manifest) -> Manifest:
         """Clear what the manifest says was begun and never finished, and give it without that."""
-        unfinished = manifest.unfinished()
+        unfinished = manifest.list_unfinished()
         for environment in unfinished:
             self._say(f"clearing environment {environment}, which was left unfinished")
             try:
@@ -299,7 +299,7 @@ class Store:
                 # Windows renames no directory in which a program has a file open.
                 self._say(f"{environment.path} could not be cleared yet: {error}")
                 continue
-            manifest = manifest.cleared(environment.number)
+            manifest = manifest.drop_unfinished(environment.number)
             for kept in (self.lock_path, self.plan_path, self.fingerprint_path):
                 self._disk.delete(kept(environment.number))
         if unfinished:
@@ -325,13 +325,13 @@ class Store:
 
     def empty_trash(self) -> None:
         """Delete what was discarded; what another program holds open is left for the next time."""
-        for directory in self._discarded():
+        for directory in self._list_discarded():
             if not self._disk.delete(directory):
                 self._say(f"{directory} could not be deleted whole; the next run tries again")
 
     def remake_current(self, manifest: Manifest) -> None:
         """Make `current` lead to the environment in use: a link, or a small file where none is allowed."""
-        environment = manifest.in_use
+        environment = manifest.active
         if environment is None or _leads_to(self.current) == environment.path:
             return
         beside = self.current.with_name("current.new")
@@ -366,7 +366,7 @@ class Store:
     def _directory(self, environment: Environment) -> Path:
         # A manifest that someone edited must not lead to deleting what lies elsewhere.
         name = Path(environment.path).name
-        if environment.kind is not Kind.BUILT or not name.startswith(f"{environment.number}-"):
+        if environment.kind is not EnvironmentKind.BUILT or not name.startswith(f"{environment.number}-"):
             raise WorkspaceError(
                 f"{environment.path} is not one of torchenv's own environments: it is left alone"
             )
@@ -374,18 +374,20 @@ class Store:
 
     def _put_back_wrongly_discarded(self, manifest: Manifest) -> None:
         # A run may stop between renaming an environment away and recording that it was removed.
-        built = {Path(each.path).name: each for each in manifest.environments if each.kind is Kind.BUILT}
-        for directory in self._discarded():
+        built = {
+            Path(each.path).name: each for each in manifest.environments if each.kind is EnvironmentKind.BUILT
+        }
+        for directory in self._list_discarded():
             environment = built.get(directory.name)
             if environment and environment.on_disk and not (self.environments / directory.name).exists():
                 self._disk.rename(directory, self.environments / directory.name)
 
-    def _discarded(self) -> tuple[Path, ...]:
+    def _list_discarded(self) -> tuple[Path, ...]:
         return tuple(sorted(self._trash.iterdir())) if self._trash.is_dir() else ()
 
 
 def _beside(path: Path) -> Iterator[Path]:
-    """Give where it would be if its project had another name now, and the workspace lay elsewhere."""
+    """Yield where it would be if its project had another name now, and the workspace lay elsewhere."""
     with suppress(OSError):
         yield from (each / path.name for each in path.parent.parent.iterdir())
 

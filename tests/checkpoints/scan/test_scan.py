@@ -12,19 +12,19 @@ from tests.checkpoints.support import CASES, SAMPLES, archive, call
 from tests.support.checkpoints import contents, save, settle
 
 from torchenv.checkpoints.scan import scan
-from torchenv.checkpoints.scan.index import Index
+from torchenv.checkpoints.scan.index import ScanIndex
 from torchenv.checkpoints.scan.runs import Judge, run_line, runs_of
 from torchenv.environment.base_python import BasePython
 from torchenv.errors import InputError
 from torchenv.storage import place
-from torchenv.workspace.records import Environment, Kind, Run, State
+from torchenv.workspace.records import Environment, EnvironmentKind, Run, State
 
 
 def environment(number: int, torch: str, python: str = "3.11.7") -> Environment:
     return Environment(
         number=number,
         name=torch,
-        kind=Kind.ADOPTED,
+        kind=EnvironmentKind.ADOPTED,
         state=State.READY,
         path=f"/{torch}",
         python=BasePython(python, "/usr/bin/python3"),
@@ -36,7 +36,7 @@ def environment(number: int, torch: str, python: str = "3.11.7") -> Environment:
 OLD, NEW = environment(1, "2.14.1+cu126"), environment(2, "2.15.0+cu132")
 
 
-def scanned(root: Path, before: Index | None = None) -> Index:
+def scanned(root: Path, before: ScanIndex | None = None) -> ScanIndex:
     return scan([place(root)], before, lambda _: None)
 
 
@@ -171,7 +171,7 @@ def test_the_index_is_the_same_after_it_was_written_and_read(tmp_path: Path) -> 
     save(tmp_path / "a" / "step-100", "dcp-2.15.0")
     save(tmp_path / "a" / "step-200", "dcp-truncmeta")
     index = scanned(tmp_path)
-    read = Index.from_json(index.to_json())
+    read = ScanIndex.from_json(index.to_json())
     assert read is not None
     assert (read.roots, read.readers) == (index.roots, index.readers)
     assert scanned(tmp_path, read).read == 0
@@ -181,7 +181,7 @@ def test_the_index_is_the_same_after_it_was_written_and_read(tmp_path: Path) -> 
     "text", ["", "{}", "[1]", '{"schema": "torchenv.checkpoint-index/1", "made-by": "x"}']
 )
 def test_an_index_that_this_torchenv_did_not_write_is_made_anew(text: str) -> None:
-    assert Index.from_json(text) is None
+    assert ScanIndex.from_json(text) is None
 
 
 def test_a_shard_that_was_cut_is_noticed_though_no_name_changed(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ JSON = st.dictionaries(KEYS, ANYTHING, max_size=3).map(json.dumps) | ANYTHING.ma
 
 @st.composite
 def cut(draw: st.DrawFn) -> str:
-    """Give a recorded text that was cut short, or something else altogether."""
+    """Return a recorded text that was cut short, or something else altogether."""
     text = draw(st.sampled_from(TEXTS))
     return draw(st.just(text[: draw(st.integers(0, len(text)))]) | st.text() | JSON)
 

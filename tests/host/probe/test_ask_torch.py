@@ -17,7 +17,7 @@ from torchenv.host.model import (
     Status,
     WrittenVersion,
 )
-from torchenv.host.probe.ask_torch import asked, question
+from torchenv.host.probe.ask_torch import ask_torch, question
 from torchenv.system.process import Command, Completed
 
 CARD = "NVIDIA Graphics Device"
@@ -67,7 +67,7 @@ def host(tmp_path: Path) -> Host:
 
 def test_the_active_environment_is_asked_first_and_its_answer_kept(host: Host, tmp_path: Path) -> None:
     run = Answering(tmp_path / "active", tmp_path / "beside")
-    known = asked(host, run)
+    known = ask_torch(host, run)
     assert [each.compute_capability for each in known.nvidia.devices] == [Capability(8, 9)]
     assert run.asked == [question(str(tmp_path / "active" / "bin" / "python"))]
     assert [(each.source, each.outcome, each.text) for each in known.evidence] == [
@@ -77,12 +77,12 @@ def test_the_active_environment_is_asked_first_and_its_answer_kept(host: Host, t
 
 def test_where_that_torch_says_nothing_another_is_asked(host: Host, tmp_path: Path) -> None:
     run = Answering(tmp_path / "beside")
-    assert asked(host, run).nvidia.devices[0].compute_capability == Capability(8, 9)
+    assert ask_torch(host, run).nvidia.devices[0].compute_capability == Capability(8, 9)
     assert [Path(each.argv[0]).parents[1].name for each in run.asked] == ["active", "beside"]
 
 
 def test_where_no_torch_says_anything_unknown_stays_unknown(host: Host) -> None:
-    assert asked(host, Answering(Path("/nowhere"))) == host
+    assert ask_torch(host, Answering(Path("/nowhere"))) == host
 
 
 def test_the_question_is_isolated_and_writes_no_byte_code() -> None:
@@ -93,4 +93,4 @@ def test_a_capability_that_is_known_is_never_replaced(host: Host, tmp_path: Path
     (device,) = host.nvidia.devices
     known = replace(device, compute_capability=Capability(12, 0))
     host = replace(host, nvidia=replace(host.nvidia, devices=(known,)))
-    assert asked(host, Answering(tmp_path / "active")) == host
+    assert ask_torch(host, Answering(tmp_path / "active")) == host

@@ -12,7 +12,7 @@ from tests.support.machine import NOW, Says, Tools, kfd, nvidia_libraries, pci, 
 from torchenv.guest import ask_nvml as child
 from torchenv.host.model import Evidence, Host, Nvidia, Status
 from torchenv.host.probe import Sources, ask_torch, probe, reparse
-from torchenv.host.redact import masked
+from torchenv.host.redact import mask_evidence
 from torchenv.system.process import Command, Completed, Programs
 
 UUID = "GPU-8f5c1a2b-1111-2222-3333-44445555abcd"
@@ -86,13 +86,13 @@ def test_masking_what_is_masked_changes_nothing() -> None:
         Evidence("nodes", "read", "unique_id 77\nunique_id 78\n"),
         Evidence("xml", "read", "<serial>1320020012345</serial>\n"),
     )
-    once = masked(evidence)
+    once = mask_evidence(evidence)
     assert [each.text for each in once] == [
         "ASIC_SERIAL: 0000000000\nunique_id 1\nGPU-0000000000000001\n",
         "unique_id 1\nunique_id 2\n",
         "<serial>0000000000000</serial>\n",
     ]
-    assert masked(once) == once
+    assert mask_evidence(once) == once
 
 
 def test_what_was_not_there_and_what_failed_are_kept_apart(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_what_torch_says_fills_in_what_nothing_else_knew(tmp_path: Path) -> None
     said = {"index": 0, "name": "GRID A100D-80C", "compute_capability": "8.0", "gfx": None}
     out = f"a line of someone's sitecustomize\n{json.dumps({'torch': '2.14.1', 'devices': [said]})}\n"
     host = probed(tmp_path, tools={"nvidia-smi": "name, driver_version\nGRID A100D-80C, 570.158.01\n"})
-    (device,) = ask_torch.filled(host.nvidia.devices, ask_torch.parse(answer(out)))
+    (device,) = ask_torch.fill_capabilities(host.nvidia.devices, ask_torch.parse(answer(out)))
     assert str(device.compute_capability) == "8.0"
 
 

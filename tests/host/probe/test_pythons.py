@@ -38,7 +38,7 @@ def test_the_real_interpreter_says_what_it_is(tmp_path: Path) -> None:
     sources = Sources(run=Programs(os.environ), variables=variables, root=tmp_path, libraries=False)
     look = Look(sources)
     look.run(pythons.look(look))
-    found, problems = pythons.understand(look.seen)
+    found, problems = pythons.understand(look.gathered)
     assert problems == ()
     assert tuple(sys.version_info[:2]) in [each.version.release[:2] for each in found]
     mine = next(each for each in found if each.version.release[:2] == sys.version_info[:2])

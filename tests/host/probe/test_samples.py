@@ -216,7 +216,7 @@ CATALOGUE = parse(
 
 
 def by_name(*names: str) -> str | None:
-    capability = CATALOGUE.capability_named(names[0]) if names else None
+    capability = CATALOGUE.find_capability(names[0]) if names else None
     return str(capability) if capability else None
 
 
@@ -249,7 +249,7 @@ def test_a_jetson_is_known_by_its_device_tree(tmp_path: Path) -> None:
     (board,) = host.nvidia.devices
     assert (host.nvidia.status, host.nvidia.tegra) == (Status.FOUND, True)
     assert board.name == expected("jetson-device-tree-model.bin")["model"]
-    assert CATALOGUE.capability_named(board.name) == (8, 7)
+    assert CATALOGUE.find_capability(board.name) == (8, 7)
 
 
 def test_wsl_has_its_tool_beside_the_drivers_libraries(tmp_path: Path) -> None:

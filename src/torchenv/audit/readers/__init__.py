@@ -6,37 +6,37 @@ import re
 from typing import TYPE_CHECKING
 
 from torchenv.audit.readers import code, notebooks, projects, scripts, yamls
-from torchenv.audit.sources import Kind, Source
+from torchenv.audit.sources import FileKind, Source
 
 if TYPE_CHECKING:
     from torchenv.audit.breakages import Breakages
 
 
-def read(path: str, kind: Kind, content: bytes, breakages: Breakages) -> Source:
+def read(path: str, kind: FileKind, content: bytes, breakages: Breakages) -> Source:
     """Read one file. Raises `ValueError` that says why it cannot be read as its kind."""
-    if kind in {Kind.PYTHON, Kind.SETUP_PY}:
+    if kind in {FileKind.PYTHON, FileKind.SETUP_PY}:
         return code.read_python(path, kind, content, breakages)
     text = content.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
     match kind:
-        case Kind.NOTEBOOK:
+        case FileKind.NOTEBOOK:
             return notebooks.read_notebook(path, text, breakages)
-        case Kind.PYPROJECT:
+        case FileKind.PYPROJECT:
             return projects.read_pyproject(path, text)
-        case Kind.SETUP_CFG:
+        case FileKind.SETUP_CFG:
             return projects.read_setup_cfg(path, text)
-        case Kind.REQUIREMENTS:
+        case FileKind.REQUIREMENTS:
             return projects.read_requirements(path, text)
-        case Kind.LOCK:
+        case FileKind.LOCK:
             return projects.read_lock(path, text)
-        case Kind.PYTHON_PIN:
+        case FileKind.PYTHON_PIN:
             return projects.read_python_pin(path, text)
-        case Kind.CI | Kind.YAML:
+        case FileKind.CI | FileKind.YAML:
             return yamls.read_yaml(path, kind, text)
-        case Kind.DOCKERFILE | Kind.SHELL | Kind.MAKE:
+        case FileKind.DOCKERFILE | FileKind.SHELL | FileKind.MAKE:
             return scripts.read_script(path, kind, text)
-        case Kind.PROSE:
+        case FileKind.PROSE:
             return scripts.read_prose(path, text)
-        case Kind.CMAKE:
+        case FileKind.CMAKE:
             return Source(
                 path=path,
                 kind=kind,
@@ -48,13 +48,13 @@ def read(path: str, kind: Kind, content: bytes, breakages: Breakages) -> Source:
 
 
 def _without_c_comments(text: str) -> str:
-    return re.sub(r"//[^\n]*|/\*.*?\*/", _blanked, text, flags=re.DOTALL)
+    return re.sub(r"//[^\n]*|/\*.*?\*/", _blank, text, flags=re.DOTALL)
 
 
 def _without_brackets(text: str) -> str:
     # #[[ a comment of CMake ]]    #[=======[.rst: a manual in one ]=======]
-    return re.sub(r"#\[(=*)\[.*?\]\1\]", _blanked, text, flags=re.DOTALL)
+    return re.sub(r"#\[(=*)\[.*?\]\1\]", _blank, text, flags=re.DOTALL)
 
 
-def _blanked(match: re.Match[str]) -> str:
+def _blank(match: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", match[0])

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from torchenv.audit.commands import Word
-from torchenv.audit.installs import Asked, Install, asked, install_of
+from torchenv.audit.installs import InstallCommand, NamedRequirement, install_of, parse_requirement
 from torchenv.audit.modules import Module, argument
-from torchenv.audit.readers.scripts import quoted_installs
-from torchenv.audit.sources import Interpreter, Kind, Setting, Source
+from torchenv.audit.readers.scripts import find_quoted_installs
+from torchenv.audit.sources import FileKind, NamedInterpreter, Setting, Source
 from torchenv.audit.walking import place_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torchenv.audit.breakages import Breakages
 
 
-def read_python(path: str, kind: Kind, content: bytes, breakages: Breakages) -> Source:
+def read_python(path: str, kind: FileKind, content: bytes, breakages: Breakages) -> Source:
     module = parse(content, breakages)
     return Source(
         path=path,
@@ -49,12 +49,12 @@ def parse(content: str | bytes, breakages: Breakages) -> Module:
         raise RecursionError from None
 
 
-def installs_in(module: Module) -> tuple[Install, ...]:
+def installs_in(module: Module) -> tuple[InstallCommand, ...]:
     """Read commands that code prints, runs through a shell, or passes as a list of words."""
-    found: list[Install] = []
+    found: list[InstallCommand] = []
     for text in module.texts:
         if "install " in text.value or "uv add " in text.value:
-            found += quoted_installs(text.value, text.place)
+            found += find_quoted_installs(text.value, text.place)
     if any(text.value == "install" for text in module.texts):
         for node in ast.walk(module.tree):
             if isinstance(node, ast.List | ast.Tuple):
@@ -98,24 +98,24 @@ def _text(node: ast.expr | None) -> str | None:
     return None
 
 
-def _setup_installs(module: Module) -> Iterator[Install]:
+def _setup_installs(module: Module) -> Iterator[InstallCommand]:
     for call, _ in module.calls("setuptools.setup"):
-        listed: list[Asked] = []
+        listed: list[NamedRequirement] = []
         for name in ("install_requires", "extras_require", "setup_requires"):
             given = argument(call, name)
             for node in ast.walk(given) if given else ():
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    each = asked(node.value, place_of(node))
+                    each = parse_requirement(node.value, place_of(node))
                     listed += [each] if each else []
         if listed:
-            yield Install(tuple(listed))
+            yield InstallCommand(tuple(listed))
 
 
-def _setup_pythons(module: Module) -> Iterator[Interpreter]:
+def _setup_pythons(module: Module) -> Iterator[NamedInterpreter]:
     for call, _ in module.calls("setuptools.setup"):
         given = argument(call, "python_requires")
         if given and (text := _text(given)):
             try:
-                yield Interpreter(SpecifierSet(text), place_of(given))
+                yield NamedInterpreter(SpecifierSet(text), place_of(given))
             except InvalidSpecifier:
                 continue

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torchenv.audit.commands import commands
 from torchenv.audit.readers.code import installs_in, parse, settings_in
 from torchenv.audit.readers.scripts import installs_of, settings_of
-from torchenv.audit.sources import Kind, Source
+from torchenv.audit.sources import FileKind, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ def read_notebook(path: str, text: str, breakages: Breakages) -> Source:
     told = list(commands("\n".join(shell)))
     return Source(
         path=path,
-        kind=Kind.NOTEBOOK,
+        kind=FileKind.NOTEBOOK,
         text="\n".join(written),
         module=module,
         installs=(*installs_in(module), *installs_of(told)),
@@ -86,7 +86,7 @@ def _parses(code: list[str]) -> bool:
 
 
 def _places(text: str, written: list[str]) -> Iterator[int]:
-    """Give the line of the file in which each line of code stands, by walking along the file."""
+    """Yield the line of the file in which each line of code stands, by walking along the file."""
     at, line = 0, 1
     for each in written:
         found = _find(text, each, at)

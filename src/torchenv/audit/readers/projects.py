@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from torchenv.audit.commands import Lines, Word, commands
-from torchenv.audit.findings import Place
-from torchenv.audit.installs import Asked, Index, Install, asked, index_in, install_of
-from torchenv.audit.sources import Interpreter, Kind, Source
+from torchenv.audit.findings import TextPlace
+from torchenv.audit.installs import (
+    IndexReference,
+    InstallCommand,
+    NamedRequirement,
+    index_in,
+    install_of,
+    parse_requirement,
+)
+from torchenv.audit.sources import FileKind, NamedInterpreter, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_PIP_INSTALL = (Word("pip", Place(1)), Word("install", Place(1)))
+_PIP_INSTALL = (Word("pip", TextPlace(1)), Word("install", TextPlace(1)))
 
 
 def read_pyproject(path: str, text: str) -> Source:
@@ -25,9 +32,9 @@ def read_pyproject(path: str, text: str) -> Source:
     find = _Finder(text)
     return Source(
         path=path,
-        kind=Kind.PYPROJECT,
+        kind=FileKind.PYPROJECT,
         text=text,
-        installs=(Install(tuple(_listed(table, find)), tuple(_indexes(table, find))),),
+        installs=(InstallCommand(tuple(_read_list(table, find)), tuple(_indexes(table, find))),),
         interpreters=tuple(_pythons(table, find)),
     )
 
@@ -48,28 +55,28 @@ def read_setup_cfg(path: str, text: str) -> Source:
     python = parser.get("options", "python_requires", fallback="")
     return Source(
         path=path,
-        kind=Kind.SETUP_CFG,
+        kind=FileKind.SETUP_CFG,
         text=text,
-        installs=(Install(tuple(_asked_all(lines, find))),),
+        installs=(InstallCommand(tuple(_parse_all(lines, find))),),
         interpreters=tuple(_interpreter(python, find.place("python_requires"))),
     )
 
 
 def read_requirements(path: str, text: str) -> Source:
     """Read a requirements file, whose index options hold for the whole file."""
-    wanted: list[Asked] = []
-    indexes: list[Index] = []
+    wanted: list[NamedRequirement] = []
+    indexes: list[IndexReference] = []
     for number, line in enumerate(text.splitlines(), 1):
         requirement = re.sub(r"(^|\s)#.*| --hash.*|\\\s*$", "", line).strip()
-        if each := asked(requirement, Place(number, line.find(requirement) + 1)):
+        if each := parse_requirement(requirement, TextPlace(number, line.find(requirement) + 1)):
             wanted.append(each)
     for option in commands(text):
         if option[0].text.startswith("-"):
             # The same options as on a command line.
             install = install_of((*_PIP_INSTALL, *option))
             indexes += install.indexes if install else ()
-    install = Install(tuple(wanted), tuple(indexes))
-    return Source(path=path, kind=Kind.REQUIREMENTS, text=text, installs=(install,))
+    install = InstallCommand(tuple(wanted), tuple(indexes))
+    return Source(path=path, kind=FileKind.REQUIREMENTS, text=text, installs=(install,))
 
 
 def read_lock(path: str, text: str) -> Source:
@@ -77,23 +84,23 @@ def read_lock(path: str, text: str) -> Source:
     table = _toml(text)
     locked = [*table.get("package", ()), *table.get("packages", ())]
     lines = Lines(text)
-    wanted: list[Asked] = []
+    wanted: list[NamedRequirement] = []
     for each in locked:
         name, version = each.get("name"), each.get("version")
         if isinstance(name, str) and isinstance(version, str):
             match = re.search(rf'^name\s*=\s*"{re.escape(name)}"', text, re.MULTILINE)
             place = lines.place(match.start() if match else 0)
-            if found := asked(f"{name}=={version}", place):
+            if found := parse_requirement(f"{name}=={version}", place):
                 wanted.append(found)
-    return Source(path=path, kind=Kind.LOCK, text=text, installs=(Install(tuple(wanted)),))
+    return Source(path=path, kind=FileKind.LOCK, text=text, installs=(InstallCommand(tuple(wanted)),))
 
 
 def read_python_pin(path: str, text: str) -> Source:
     # 3.10.12    cpython-3.10    python-3.10.14
     found = re.finditer(r"^(?:cpython[-@]?|python-)?(3\.\d+)(?:\.\d+)?t?\s*$", text, re.MULTILINE)
     lines = Lines(text)
-    interpreters = tuple(Interpreter(match[1], lines.place(match.start())) for match in found)
-    return Source(path=path, kind=Kind.PYTHON_PIN, text=text, interpreters=interpreters)
+    interpreters = tuple(NamedInterpreter(match[1], lines.place(match.start())) for match in found)
+    return Source(path=path, kind=FileKind.PYTHON_PIN, text=text, interpreters=interpreters)
 
 
 class _Finder:
@@ -104,11 +111,11 @@ class _Finder:
         self._lines = Lines(text)
         self._after: dict[str, int] = {}
 
-    def place(self, value: str) -> Place:
-        """Give the place of the next time that this value is written."""
+    def place(self, value: str) -> TextPlace:
+        """Return the place of the next time that this value is written."""
         at = self._text.find(value, self._after.get(value, 0))
         if at < 0:
-            return Place(1)
+            return TextPlace(1)
         self._after[value] = at + len(value)
         return self._lines.place(at)
 
@@ -138,7 +145,7 @@ def _strings(value: object) -> Iterator[str]:
             yield from _strings(each)
 
 
-def _listed(table: dict[str, Any], find: _Finder) -> Iterator[Asked]:
+def _read_list(table: dict[str, Any], find: _Finder) -> Iterator[NamedRequirement]:
     for keys in (
         ("project", "dependencies"),
         ("project", "optional-dependencies"),
@@ -149,7 +156,7 @@ def _listed(table: dict[str, Any], find: _Finder) -> Iterator[Asked]:
         ("tool", "uv", "override-dependencies"),
         ("tool", "pdm", "dev-dependencies"),
     ):
-        yield from _asked_all(_strings(_at(table, *keys)), find)
+        yield from _parse_all(_strings(_at(table, *keys)), find)
     groups = _at(table, "tool", "poetry", "group")
     named = [_at(table, "tool", "poetry", "dependencies"), _at(table, "packages")]
     named += [_at(group, "dependencies") for group in groups.values()]
@@ -159,18 +166,18 @@ def _listed(table: dict[str, Any], find: _Finder) -> Iterator[Asked]:
         for name, wanted in dependencies.items():
             version = _at(wanted, "version") if isinstance(wanted, dict) else wanted
             ranged = _poetry_range(version) if isinstance(version, str) else ""
-            if each := asked(f"{name}{ranged}", find.place(f"{name} ")):
+            if each := parse_requirement(f"{name}{ranged}", find.place(f"{name} ")):
                 yield each
 
 
-def _asked_all(texts: Iterable[str], find: _Finder) -> Iterator[Asked]:
+def _parse_all(texts: Iterable[str], find: _Finder) -> Iterator[NamedRequirement]:
     for text in texts:
         stripped = text.strip()
-        if stripped and (each := asked(stripped, find.place(stripped))):
+        if stripped and (each := parse_requirement(stripped, find.place(stripped))):
             yield each
 
 
-def _indexes(table: dict[str, Any], find: _Finder) -> Iterator[Index]:
+def _indexes(table: dict[str, Any], find: _Finder) -> Iterator[IndexReference]:
     uv = _at(table, "tool", "uv")
     for listed, extra in (
         (uv.get("index", []), False),
@@ -185,7 +192,7 @@ def _indexes(table: dict[str, Any], find: _Finder) -> Iterator[Index]:
                 yield index
 
 
-def _pythons(table: dict[str, Any], find: _Finder) -> Iterator[Interpreter]:
+def _pythons(table: dict[str, Any], find: _Finder) -> Iterator[NamedInterpreter]:
     python = _at(table, "project", "requires-python")
     if isinstance(python, str):
         yield from _interpreter(python, find.place("requires-python"))
@@ -194,13 +201,13 @@ def _pythons(table: dict[str, Any], find: _Finder) -> Iterator[Interpreter]:
         yield from _interpreter(_poetry_range(python), find.place("python ="))
     python = _at(table, "requires", "python_version")
     if isinstance(python, str):
-        yield Interpreter(python, find.place("python_version"))
+        yield NamedInterpreter(python, find.place("python_version"))
 
 
-def _interpreter(text: str, place: Place) -> Iterator[Interpreter]:
+def _interpreter(text: str, place: TextPlace) -> Iterator[NamedInterpreter]:
     try:
         if text:
-            yield Interpreter(SpecifierSet(text), place)
+            yield NamedInterpreter(SpecifierSet(text), place)
     except InvalidSpecifier:
         return
 

@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from torchenv.audit.commands import Command, commands
-from torchenv.audit.findings import Place
-from torchenv.audit.installs import Index, Install, indexes_set, install_of
-from torchenv.audit.sources import Interpreter, Kind, Setting, Source
+from torchenv.audit.findings import TextPlace
+from torchenv.audit.installs import IndexReference, InstallCommand, find_index_settings, install_of
+from torchenv.audit.sources import FileKind, NamedInterpreter, Setting, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 _IMAGE = re.compile(r"(?:^|/)python:(\d+\.\d+)(?![\d])")
 
 
-def read_script(path: str, kind: Kind, text: str) -> Source:
+def read_script(path: str, kind: FileKind, text: str) -> Source:
     told = list(commands(text))
     return Source(
         path=path,
         kind=kind,
         text=text,
         installs=installs_of(told),
-        interpreters=tuple(_images(told)) if kind is Kind.DOCKERFILE else (),
+        interpreters=tuple(_images(told)) if kind is FileKind.DOCKERFILE else (),
         settings=tuple(settings_of(told)),
         build=without_hash_comments(text),
     )
@@ -32,33 +32,33 @@ def read_script(path: str, kind: Kind, text: str) -> Source:
 
 def read_prose(path: str, text: str) -> Source:
     """Read the install commands that a text tells its reader to run."""
-    return Source(path=path, kind=Kind.PROSE, text=text, installs=quoted_installs(text))
+    return Source(path=path, kind=FileKind.PROSE, text=text, installs=find_quoted_installs(text))
 
 
-def installs_of(told: Iterable[Command]) -> tuple[Install, ...]:
+def installs_of(told: Iterable[Command]) -> tuple[InstallCommand, ...]:
     """Read install commands; indexes set by assignment stand for all that the commands ask."""
     told = list(told)
     installs = [install for each in told if (install := install_of(each))]
-    indexes = tuple(index for each in told for index in indexes_set(each))
+    indexes = tuple(index for each in told for index in find_index_settings(each))
     if indexes:
         asked = tuple(each for install in installs for each in install.asked)
-        installs.append(Install(asked, indexes))
+        installs.append(InstallCommand(asked, indexes))
     return tuple(installs)
 
 
-def quoted_installs(text: str, start: Place | None = None) -> tuple[Install, ...]:
+def find_quoted_installs(text: str, start: TextPlace | None = None) -> tuple[InstallCommand, ...]:
     """Read install commands out of running text, where they may stand in back-ticks.
 
     `start` is where the text begins in its file, if it is a part of one.
     """
-    found: list[Install] = []
+    found: list[InstallCommand] = []
     for number, line in enumerate(text.splitlines()):
         if "install" not in line and "uv add" not in line:
             continue
         for command in commands(_plain(line)):
             if install := install_of(command):
                 at = start.line + number if start else number + 1
-                found.append(_moved(install, at, start if number == 0 else None))
+                found.append(_move_install(install, at, start if number == 0 else None))
     return tuple(found)
 
 
@@ -67,12 +67,12 @@ def settings_of(told: Iterable[Command]) -> Iterator[Setting]:
     for command in told:
         words = command
         if words[0].text.upper() in {"ENV", "ARG"} and len(words) == 3 and "=" not in words[1].text:
-            yield Setting(words[1].text, _known(words[2].text), words[1].place)
+            yield Setting(words[1].text, _read_literal(words[2].text), words[1].place)
             continue
         for n, word in enumerate(words):
             name, equals, value = word.text.partition("=")
             if equals and re.fullmatch(r"[A-Za-z_]\w*", name):
-                yield Setting(name, _known(value), word.place)
+                yield Setting(name, _read_literal(value), word.place)
             elif n and word.text not in {"-e", "--env"} and words[0].text not in _SETTERS:
                 break
 
@@ -82,20 +82,20 @@ def without_hash_comments(text: str) -> str:
     return re.sub(r"(?<![^\s])#[^\n]*", lambda match: " " * len(match[0]), text)
 
 
-def image_python(text: str, place: Place) -> Interpreter | None:
+def image_python(text: str, place: TextPlace) -> NamedInterpreter | None:
     """Read the interpreter out of the name of an official Python image."""
     match = _IMAGE.search(text)
-    return Interpreter(match[1], place) if match else None
+    return NamedInterpreter(match[1], place) if match else None
 
 
 _SETTERS = frozenset({"export", "env", "docker", "ENV", "ARG"})
 
 
-def _known(value: str) -> str | None:
+def _read_literal(value: str) -> str | None:
     return None if "$" in value else value
 
 
-def _images(told: Iterable[Command]) -> Iterator[Interpreter]:
+def _images(told: Iterable[Command]) -> Iterator[NamedInterpreter]:
     for command in told:
         if command[0].text.upper() == "FROM":
             for word in command[1:]:
@@ -108,15 +108,15 @@ def _plain(line: str) -> str:
     return re.sub(r"[`]|^\s*[$>]\s", lambda match: ";" * len(match[0]), line)
 
 
-def _moved(install: Install, line: int, start: Place | None) -> Install:
+def _move_install(install: InstallCommand, line: int, start: TextPlace | None) -> InstallCommand:
     from dataclasses import replace
 
     shift = start.column - 1 if start else 0
 
-    def at(place: Place) -> Place:
-        return Place(line, place.column + shift)
+    def at(place: TextPlace) -> TextPlace:
+        return TextPlace(line, place.column + shift)
 
-    return Install(
+    return InstallCommand(
         tuple(replace(each, place=at(each.place)) for each in install.asked),
-        tuple(Index(each.backend, each.extra, at(each.place)) for each in install.indexes),
+        tuple(IndexReference(each.backend, each.extra, at(each.place)) for each in install.indexes),
     )

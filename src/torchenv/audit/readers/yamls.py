@@ -6,10 +6,17 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from torchenv.audit.commands import Command, Lines, commands
-from torchenv.audit.findings import Place
-from torchenv.audit.installs import Asked, Index, Install, asked, asked_of_conda, index_in
+from torchenv.audit.findings import TextPlace
+from torchenv.audit.installs import (
+    IndexReference,
+    InstallCommand,
+    NamedRequirement,
+    index_in,
+    parse_match_spec,
+    parse_requirement,
+)
 from torchenv.audit.readers.scripts import image_python, installs_of, settings_of
-from torchenv.audit.sources import Interpreter, Kind, Scalar, Setting, Source
+from torchenv.audit.sources import FileKind, NamedInterpreter, Scalar, Setting, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,18 +25,18 @@ _PYTHON_KEY = re.compile(r"(?i)python|(?:min_|max_)?py(?:thon)?[-_]?ver(?:sion)?
 _PYTHON = re.compile(r"(3\.\d+)(?:\.\d+|\.x)?t?")
 
 
-def read_yaml(path: str, kind: Kind, text: str) -> Source:
+def read_yaml(path: str, kind: FileKind, text: str) -> Source:
     """Read every document of a YAML file. Raises `ValueError` where it is not YAML."""
     lines = Lines(text)
     scalars: list[Scalar] = []
     told: list[Command] = []
     settings: list[Setting] = []
-    installs: list[Install] = []
-    interpreters: list[Interpreter] = []
+    installs: list[InstallCommand] = []
+    interpreters: list[NamedInterpreter] = []
     for document in _documents(text):
         for keys, node in _walk(document, (), set()):
             if node.id == "mapping":
-                settings += _named_setting(node)
+                settings += _read_named_setting(node)
                 continue
             scalar = Scalar(keys, node.value, _place(node))
             scalars.append(scalar)
@@ -40,7 +47,7 @@ def read_yaml(path: str, kind: Kind, text: str) -> Source:
             install, pythons = conda
             installs.append(install)
             interpreters += pythons
-    if kind is Kind.CI:
+    if kind is FileKind.CI:
         interpreters += _ci_pythons(scalars)
     else:
         interpreters += _images(scalars)
@@ -48,7 +55,7 @@ def read_yaml(path: str, kind: Kind, text: str) -> Source:
         path=path,
         kind=kind,
         text=text,
-        installs=(*installs, *installs_of(told), *_indexes_set(scalars, told)),
+        installs=(*installs, *installs_of(told), *_find_index_settings(scalars, told)),
         interpreters=tuple(interpreters),
         settings=(*settings, *settings_of(told)),
         scalars=tuple(scalars),
@@ -81,12 +88,12 @@ def _walk(node: Any, keys: tuple[str, ...], seen: set[int]) -> Iterator[Any]:
         yield keys, node
 
 
-def _place(node: Any) -> Place:
-    return Place(node.start_mark.line + 1, node.start_mark.column + 1)
+def _place(node: Any) -> TextPlace:
+    return TextPlace(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
 def _raw(node: Any, text: str) -> tuple[str, int]:
-    """Give a scalar as it is written and where: a block keeps its lines, quotes are left off."""
+    """Return a scalar as it is written and where: a block keeps its lines, quotes are left off."""
     start, end = node.start_mark.index, node.end_mark.index
     if node.style in {"|", ">"}:
         newline = text.find("\n", start)
@@ -104,7 +111,7 @@ def _setting(scalar: Scalar) -> Iterator[Setting]:
         yield Setting(scalar.keys[-1], value, scalar.place)
 
 
-def _named_setting(node: Any) -> Iterator[Setting]:
+def _read_named_setting(node: Any) -> Iterator[Setting]:
     # - name: TORCH_DIST_USE_NCCL2
     #   value: "0"
     pairs = {key.value: value for key, value in node.value if value.id == "scalar"}
@@ -112,25 +119,25 @@ def _named_setting(node: Any) -> Iterator[Setting]:
         yield Setting(pairs["name"].value, pairs["value"].value, _place(pairs["name"]))
 
 
-def _ci_pythons(scalars: list[Scalar]) -> Iterator[Interpreter]:
+def _ci_pythons(scalars: list[Scalar]) -> Iterator[NamedInterpreter]:
     for scalar in scalars:
         match = _PYTHON.fullmatch(scalar.text)
         if match and scalar.keys and _PYTHON_KEY.fullmatch(scalar.keys[-1]):
-            yield Interpreter(match[1], scalar.place)
+            yield NamedInterpreter(match[1], scalar.place)
     yield from _images(scalars)
 
 
-def _images(scalars: list[Scalar]) -> Iterator[Interpreter]:
+def _images(scalars: list[Scalar]) -> Iterator[NamedInterpreter]:
     for scalar in scalars:
         found = image_python(scalar.text, scalar.place)
         if found and not {"image", "container"}.isdisjoint(scalar.keys[-2:]):
             yield found
 
 
-def _indexes_set(scalars: list[Scalar], told: list[Command]) -> Iterator[Install]:
+def _find_index_settings(scalars: list[Scalar], told: list[Command]) -> Iterator[InstallCommand]:
     # env:
     #   PIP_EXTRA_INDEX_URL: https://download.pytorch.org/whl/cu126
-    found: list[Index] = []
+    found: list[IndexReference] = []
     for scalar in scalars:
         is_url = scalar.text.startswith("http") and scalar.keys
         if is_url and (
@@ -139,36 +146,36 @@ def _indexes_set(scalars: list[Scalar], told: list[Command]) -> Iterator[Install
             found.append(index)
     if found:
         wanted = tuple(each for install in installs_of(told) for each in install.asked)
-        yield Install(wanted, tuple(found))
+        yield InstallCommand(wanted, tuple(found))
 
 
-def _conda(document: Any) -> tuple[Install, list[Interpreter]] | None:
+def _conda(document: Any) -> tuple[InstallCommand, list[NamedInterpreter]] | None:
     if document.id != "mapping":
         return None
     table = {key.value: value for key, value in document.value}
     listed = table.get("dependencies")
     if listed is None or listed.id != "sequence" or not {"channels", "name"} & set(table):
         return None
-    wanted: list[Asked] = []
-    indexes: list[Index] = []
-    pythons: list[Interpreter] = []
+    wanted: list[NamedRequirement] = []
+    indexes: list[IndexReference] = []
+    pythons: list[NamedInterpreter] = []
     for node in listed.value:
-        if node.id == "scalar" and (each := asked_of_conda(node.value, _place(node))):
+        if node.id == "scalar" and (each := parse_match_spec(node.value, _place(node))):
             if each.name == "python":
-                pythons.append(Interpreter(each.specifier, each.place))
+                pythons.append(NamedInterpreter(each.specifier, each.place))
             else:
                 wanted.append(each)
         elif node.id == "mapping":
             for _, line in _walk(node, (), set()):
                 if line.id == "scalar":
                     _pip_line(line, wanted, indexes)
-    return Install(tuple(wanted), tuple(indexes)), pythons
+    return InstallCommand(tuple(wanted), tuple(indexes)), pythons
 
 
-def _pip_line(node: Any, wanted: list[Asked], indexes: list[Index]) -> None:
+def _pip_line(node: Any, wanted: list[NamedRequirement], indexes: list[IndexReference]) -> None:
     place = _place(node)
     if node.value.startswith("-"):
         if index := index_in(node.value, place, extra=not re.match(r"-i|--index", node.value)):
             indexes.append(index)
-    elif each := asked(node.value, place):
+    elif each := parse_requirement(node.value, place):
         wanted.append(each)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     for install in source.installs:
         torch = [each for each in install.asked if each.name == "torch"]
-        if not torch or not all(breakages.admitted_by(each.specifier) for each in torch):
+        if not torch or not all(breakages.is_admitted_by(each.specifier) for each in torch):
             continue
-        certain = any(breakages.pinned_by(each.specifier) for each in torch)
+        certain = any(breakages.is_pinned_by(each.specifier) for each in torch)
         for companion in breakages.companions:
             for each in install.asked:
                 pins = [v for v in each.specifier if v.operator in {"==", "==="}]

@@ -7,10 +7,10 @@ import re
 from typing import TYPE_CHECKING
 
 from torchenv.audit.commands import Lines
-from torchenv.audit.findings import Place, Severity
+from torchenv.audit.findings import Severity, TextPlace
 from torchenv.audit.modules import Module, argument
 from torchenv.audit.rule import Hit, Rule
-from torchenv.audit.sources import CODE, SCRIPTS, Kind, Source
+from torchenv.audit.sources import CODE, SCRIPTS, FileKind, Source
 from torchenv.audit.walking import place_of
 
 if TYPE_CHECKING:
@@ -32,20 +32,20 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     why = f"torch {breakages.version} neither brings nor loads the host library of cuRAND"
     remedy = "depend on nvidia-curand, and load it or put its folder on the library's run path"
     lines = Lines(source.build)
-    for offset in _written(source):
+    for offset in _find_flags(source):
         yield Hit(lines.place(offset), why, remedy)
     if source.module is not None:
-        for place in _linked(source.module):
+        for place in _find_linked(source.module):
             yield Hit(place, why, remedy)
 
 
-def _written(source: Source) -> Iterator[int]:
-    if source.kind is Kind.CODE:
+def _find_flags(source: Source) -> Iterator[int]:
+    if source.kind is FileKind.CODE:
         if first := _HOST_CALL.search(source.build):
             yield first.start()
         return
     yield from (match.start() for match in _FLAG.finditer(source.build))
-    if source.kind is Kind.CMAKE:
+    if source.kind is FileKind.CMAKE:
         for call in _CMAKE_CALL.finditer(source.build):
             patterns = [_CMAKE_LIBRARY]
             patterns += [_CMAKE_PLAIN] if call[1].endswith("link_libraries") else []
@@ -54,7 +54,7 @@ def _written(source: Source) -> Iterator[int]:
                     yield call.start(2) + match.start()
 
 
-def _linked(module: Module) -> Iterator[Place]:
+def _find_linked(module: Module) -> Iterator[TextPlace]:
     for text in module.texts:
         if not text.is_docstring and re.search(r"(?<![\w-])-lcurand(?!\w)", text.value):
             yield text.place
@@ -70,7 +70,7 @@ RULE = Rule(
     name="curand-build",
     title="A build that links against cuRAND",
     severity=Severity.WARNING,
-    kinds=CODE | SCRIPTS | {Kind.CMAKE, Kind.CODE},
+    kinds=CODE | SCRIPTS | {FileKind.CMAKE, FileKind.CODE},
     needles=((b"curand",),),
     find=find,
 )

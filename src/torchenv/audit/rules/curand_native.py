@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from torchenv.audit.findings import Place, Severity
+from torchenv.audit.findings import Severity, TextPlace
 from torchenv.audit.rule import Hit, Rule
-from torchenv.audit.sources import Kind, Source
+from torchenv.audit.sources import FileKind, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,20 +24,20 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     needed = [name for name in native.needed if re.match(r"libcurand\.so(\.|$)", name)]
     if needed and native.search:
         yield Hit(
-            Place(1),
+            TextPlace(1),
             f"it needs {needed[0]}, and {lost}; it looks in {':'.join(native.search)}",
             "install nvidia-curand where this library looks",
             Severity.WARNING,
         )
     elif needed:
         yield Hit(
-            Place(1),
+            TextPlace(1),
             f"it needs {needed[0]} and does not say where it is; {lost}",
             "install nvidia-curand and set the library's run path, or load it before this library",
         )
     elif native.undefined and not any("curand" in name for name in native.needed):
         yield Hit(
-            Place(1),
+            TextPlace(1),
             f"it leaves {native.undefined[0]} to whoever loaded cuRAND before it; {lost}",
             "install nvidia-curand and link against it, or load it before this library",
         )
@@ -47,7 +47,7 @@ RULE = Rule(
     name="curand-native",
     title="A compiled library that needs cuRAND",
     severity=Severity.ERROR,
-    kinds=frozenset({Kind.NATIVE}),
+    kinds=frozenset({FileKind.NATIVE}),
     needles=(),
     find=find,
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from torchenv.audit.findings import Severity
 from torchenv.audit.modules import Module, argument
 from torchenv.audit.rule import Hit, Rule
-from torchenv.audit.sources import CODE, Kind, Source
+from torchenv.audit.sources import CODE, FileKind, Source
 from torchenv.audit.walking import place_of
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ RULE = Rule(
     name="mps-floor",
     title="Apple's GPU on a macOS that the release left",
     severity=Severity.NOTE,
-    kinds=CODE | {Kind.CI},
+    kinds=CODE | {FileKind.CI},
     needles=((b"torch", b'"mps'), (b"torch", b"'mps"), (b"macos-",)),
     find=find,
 )

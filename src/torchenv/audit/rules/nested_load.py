@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from torchenv.audit.backends import nested_makers
+from torchenv.audit.backends import find_nested_makers
 from torchenv.audit.findings import Severity
 from torchenv.audit.modules import argument, is_open
 from torchenv.audit.rule import Hit, Rule
@@ -22,7 +22,7 @@ _ALLOWING = ("torch.serialization.add_safe_globals", "torch.serialization.safe_g
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     module = source.module
-    if module is None or not nested_makers(module, breakages) or module.uses(*_ALLOWING):
+    if module is None or not find_nested_makers(module, breakages) or module.uses(*_ALLOWING):
         return
     for call, _ in module.calls("torch.load"):
         weights_only = argument(call, "weights_only")

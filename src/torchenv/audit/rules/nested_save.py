@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchenv.audit.backends import nested_makers
+from torchenv.audit.backends import find_nested_makers
 from torchenv.audit.findings import Severity
 from torchenv.audit.modules import Module, argument
 from torchenv.audit.rule import Hit, Rule
@@ -23,7 +23,9 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     module = source.module
     if module is None:
         return
-    jagged = {id(call) for call, scope in nested_makers(module, breakages) if _is_jagged(module, call, scope)}
+    jagged = {
+        id(call) for call, scope in find_nested_makers(module, breakages) if _is_jagged(module, call, scope)
+    }
     for call, scope in module.calls("torch.save"):
         saved = argument(call, "obj", 0)
         if saved is not None and any(

@@ -39,7 +39,7 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
 
 
 def _goes_by_local_rank(module: Module) -> bool:
-    """Say whether the devices are chosen as the release chooses them anyway."""
+    """Return whether the devices are chosen as the release chooses them anyway."""
     chosen = [(call.args[0], scope) for call, scope in module.calls(*_SET_DEVICE) if call.args]
     if chosen:
         return all(module.says(each, scope, "LOCAL_RANK", "local_rank") for each, scope in chosen)

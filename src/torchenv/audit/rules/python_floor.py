@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torchenv.audit.findings import Severity
 from torchenv.audit.rule import Hit, Rule
-from torchenv.audit.sources import PROJECT, Interpreter, Kind, Source
+from torchenv.audit.sources import PROJECT, FileKind, NamedInterpreter, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,12 +20,12 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
         return
     # What keeps to an older torch may keep the Python of that torch too.
     torch = [each for install in source.installs for each in install.asked if each.name == "torch"]
-    if torch and not any(breakages.admitted_by(each.specifier) for each in torch):
+    if torch and not any(breakages.is_admitted_by(each.specifier) for each in torch):
         return
     for each in source.interpreters:
         if isinstance(each.wanted, str):
             if each.wanted in breakages.dropped_pythons:
-                yield _refused(each, f"Python {each.wanted}", breakages)
+                yield _make_hit(each, f"Python {each.wanted}", breakages)
             continue
         admits = [old for old in breakages.dropped_pythons if _admits(each, old)]
         if not admits:
@@ -41,16 +41,16 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
                 Severity.WARNING,
             )
         else:
-            yield _refused(each, f"`{each.wanted}`", breakages)
+            yield _make_hit(each, f"`{each.wanted}`", breakages)
 
 
-def _admits(interpreter: Interpreter, python: str) -> bool:
+def _admits(interpreter: NamedInterpreter, python: str) -> bool:
     # A late patch, as `>=3.10.4` admits Python 3.10 too.
     assert not isinstance(interpreter.wanted, str)
     return interpreter.wanted.contains(python) or interpreter.wanted.contains(f"{python}.99")
 
 
-def _refused(interpreter: Interpreter, what: str, breakages: Breakages) -> Hit:
+def _make_hit(interpreter: NamedInterpreter, what: str, breakages: Breakages) -> Hit:
     return Hit(
         interpreter.place,
         f"{what} cannot install torch {breakages.version}: it has wheels for Python"
@@ -63,7 +63,7 @@ RULE = Rule(
     name="python-floor",
     title="A Python that the release no longer supports",
     severity=Severity.ERROR,
-    kinds=PROJECT | {Kind.PYTHON_PIN, Kind.CI, Kind.DOCKERFILE},
+    kinds=PROJECT | {FileKind.PYTHON_PIN, FileKind.CI, FileKind.DOCKERFILE},
     needles=((b"3.",),),
     find=find,
 )

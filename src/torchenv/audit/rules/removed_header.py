@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torchenv.audit.commands import Lines
 from torchenv.audit.findings import Severity
 from torchenv.audit.rule import Hit, Rule
-from torchenv.audit.sources import Kind, Source
+from torchenv.audit.sources import FileKind, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ RULE = Rule(
     name="removed-header",
     title="A header that the release removed",
     severity=Severity.ERROR,
-    kinds=frozenset({Kind.CODE}),
+    kinds=frozenset({FileKind.CODE}),
     needles=((b"vec256_zarch.h",), (b"BinaryKernel.h",), (b"profiler/cupti/",)),
     find=find,
 )

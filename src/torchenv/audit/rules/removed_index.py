@@ -19,9 +19,9 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     for install in source.installs:
         family = install.family()
         # A pin below the release is at home on an old index; one above the index is another rule's.
-        if any(not breakages.admitted_by(each.specifier) for each in family):
+        if any(not breakages.is_admitted_by(each.specifier) for each in family):
             continue
-        if any(each.name == "torch" and breakages.pinned_by(each.specifier) for each in family):
+        if any(each.name == "torch" and breakages.is_pinned_by(each.specifier) for each in family):
             continue
         for index in install.indexes:
             if breakages.is_published(index.backend):

@@ -24,9 +24,9 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
             if each.label not in breakages.left:
                 continue
             if each.name == "torch":
-                beside = [each] if breakages.pinned_by(each.specifier) else []
+                beside = [each] if breakages.is_pinned_by(each.specifier) else []
             else:
-                beside = [t for t in torch if breakages.admitted_by(t.specifier)]
+                beside = [t for t in torch if breakages.is_admitted_by(t.specifier)]
             if beside:
                 yield Hit(
                     each.place,

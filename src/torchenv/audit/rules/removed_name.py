@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchenv.audit.backends import is_backend
-from torchenv.audit.findings import Place, Severity
+from torchenv.audit.findings import Severity, TextPlace
 from torchenv.audit.rule import Hit, Rule
 from torchenv.audit.sources import CODE, Source
 from torchenv.audit.walking import place_of
@@ -32,7 +32,7 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
             yield _hit(place_of(node), f"`{node.attr}` of a backend", advice, breakages)
 
 
-def _hit(place: Place, what: str, instead: str, breakages: Breakages) -> Hit:
+def _hit(place: TextPlace, what: str, instead: str, breakages: Breakages) -> Hit:
     return Hit(place, f"{what} is gone in torch {breakages.version}", instead)
 
 

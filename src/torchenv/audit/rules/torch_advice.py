@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     for install in source.installs:
         pins = [each for each in install.family() if each.name == "torch"]
-        if not any(breakages.pinned_by(each.specifier) for each in pins):
+        if not any(breakages.is_pinned_by(each.specifier) for each in pins):
             continue
         for index in install.indexes:
             if not breakages.is_published(index.backend):

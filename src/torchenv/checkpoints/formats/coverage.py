@@ -12,7 +12,7 @@ Box = tuple[Shape, Shape]  # the first and the last index, the last one not incl
 
 
 def covers(shape: Shape, pieces: Iterable[Piece]) -> bool | None:
-    """Say whether the pieces cover the tensor; None where they are too tangled to tell.
+    """Return whether the pieces cover the tensor; None where they are too tangled to tell.
 
     Pieces may overlap. What is still open is kept as boxes; each piece is cut out of them.
     """
@@ -32,7 +32,7 @@ def covers(shape: Shape, pieces: Iterable[Piece]) -> bool | None:
 
 
 def _cut(box: Box, start: Shape, end: Shape) -> list[Box]:
-    """Give what is left of a box where a piece is cut out of it."""
+    """Return what is left of a box where a piece is cut out of it."""
     lows, highs = box
     if any(a >= high or b <= low for low, high, a, b in zip(lows, highs, start, end, strict=True)):
         return [box]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchenv.checkpoints.formats.coverage import covers
-from torchenv.checkpoints.formats.inert import Damaged, Global, Hidden, Made, Map
-from torchenv.checkpoints.formats.pickles import GETATTR, LARGEST, Walk, walk
+from torchenv.checkpoints.formats.inert import Damaged, Global, Hidden, InertObject, Map
+from torchenv.checkpoints.formats.pickles import GETATTR, LARGEST, PickleWalk, walk
 from torchenv.checkpoints.formats.records import (
     INDEX,
     METADATA,
@@ -19,15 +19,24 @@ from torchenv.checkpoints.formats.records import (
     PROPERTIES,
     SIZE,
     TENSOR,
+    ChunkPlace,
     Piece,
-    Place,
     Records,
     Shape,
     States,
     Tensor,
 )
 from torchenv.checkpoints.readability import rules
-from torchenv.checkpoints.values import Checkpoint, Note, Reader, State, foreign_names, gaps, shown, some
+from torchenv.checkpoints.values import (
+    Checkpoint,
+    CheckpointNote,
+    Reader,
+    State,
+    escape_name,
+    foreign_names,
+    gaps,
+    some,
+)
 from torchenv.storage.tree import Tree
 from torchenv.system.garbage import no_garbage_collection
 
@@ -43,7 +52,7 @@ class Facts:
     globals: Mapping[Global, int]
     states: States
     transformed: bool
-    walked: Walk
+    walked: PickleWalk
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,7 +61,7 @@ class Listing:
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
     objects: list[str] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
+    places: list[ChunkPlace] = field(default_factory=list)
 
 
 def read_facts(data: bytes) -> Facts:
@@ -60,13 +69,13 @@ def read_facts(data: bytes) -> Facts:
 
     Raises `Damaged`.
     """
-    return _walked(data, keep=False)
+    return _walk_metadata(data, keep=False)
 
 
 def read_listing(data: bytes) -> tuple[Facts, Listing]:
     """Read every tensor, chunk and object of a `.metadata`; raises `Damaged`."""
     with no_garbage_collection():
-        facts = _walked(data, keep=True)
+        facts = _walk_metadata(data, keep=True)
         try:
             return facts, _listing(facts.walked.value)
         except Damaged as damaged:
@@ -75,7 +84,7 @@ def read_listing(data: bytes) -> tuple[Facts, Listing]:
 
 
 def features(facts: Facts) -> tuple[list[str], list[Global]]:
-    """Give the codes of the features in one `.metadata`, and the names that no release writes."""
+    """Return the codes of the features in one `.metadata`, and the names that no release writes."""
     known = rules()
     passed = {GETATTR} if known.takes_members_alone(facts.walked) else set()
     codes, foreign = known.of_names((each for each in facts.globals if each not in passed), "dcp")
@@ -89,13 +98,13 @@ def features(facts: Facts) -> tuple[list[str], list[Global]]:
 
 
 def inspect(tree: Tree) -> Checkpoint:
-    """Say what a directory with `.metadata`, `__N.metadata` or `.distcp` files holds."""
+    """Describe what a directory with `.metadata`, `__N.metadata` or `.distcp` files holds."""
     sizes = tree.sizes()
     ranks = sorted(int(found[1]) for name in sizes if (found := RANK_LOCAL.fullmatch(name)))
     indexes = [GLOBAL] if GLOBAL in sizes else [f"__{rank}.metadata" for rank in ranks]
     look = _Look()
     if not indexes:
-        look.problem("incomplete", "no-metadata", _unfinished(sizes))
+        look.problem("incomplete", "no-metadata", _describe_unfinished(sizes))
     for index in indexes:
         look.read(tree, index, sizes[index])
     if GLOBAL not in sizes and ranks:
@@ -128,15 +137,15 @@ class _Look:
 
     def __init__(self) -> None:
         self.state: State = "complete"
-        self.problems: list[Note] = []
+        self.problems: list[CheckpointNote] = []
         self.codes: list[str] = []
         self.foreign: list[Global] = []
         self.tensors: dict[str, Tensor] = {}
         self.objects: list[str] = []
-        self.places: list[Place] = []
+        self.places: list[ChunkPlace] = []
 
     def problem(self, state: State, code: str, message: str) -> None:
-        self.problems.append(Note(code, message))
+        self.problems.append(CheckpointNote(code, message))
         if self.state != "corrupt":
             self.state = state
 
@@ -177,7 +186,9 @@ class _Look:
                 continue
             covered = covers(tensor.shape, pieces)
             if covered is None:
-                self.problems.append(Note("coverage-unknown", f"the chunks of {name!r} are tangled"))
+                self.problems.append(
+                    CheckpointNote("coverage-unknown", f"the chunks of {name!r} are tangled")
+                )
             elif not covered:
                 uncovered.append(name)
         if uncovered:
@@ -196,9 +207,9 @@ class _Look:
                 needed[place.file] = end
         for file, end in sorted(needed.items()):
             if file not in sizes:
-                self.problem("incomplete", "shard-missing", f"{shown(file)} is not there")
+                self.problem("incomplete", "shard-missing", f"{escape_name(file)} is not there")
             elif sizes[file] < end:
-                message = f"{shown(file)} has {sizes[file]} bytes, its metadata needs {end}"
+                message = f"{escape_name(file)} has {sizes[file]} bytes, its metadata needs {end}"
                 self.problem("corrupt", "shard-short", message)
         unplaced = [
             name
@@ -219,7 +230,7 @@ class _Look:
         try:
             head = tree.read(file, 0, 9)
         except OSError as error:
-            self.problem("corrupt", "unreadable", f"{shown(file)}: {error.strerror or error}")
+            self.problem("corrupt", "unreadable", f"{escape_name(file)}: {error.strerror or error}")
             return
         if head[8:] == b"{" and int.from_bytes(head[:8], "little") < sizes[file]:
             self.codes.append("dcp-safetensors")
@@ -243,7 +254,7 @@ class _Look:
         return rules().reader(self.all_codes())
 
 
-def _walked(data: bytes, *, keep: bool) -> Facts:
+def _walk_metadata(data: bytes, *, keep: bool) -> Facts:
     """Walk a `.metadata`; a large one by shortcuts, where they are enough."""
     states = States()
     records = Records(data, states, keep=keep) if len(data) > _SMALL else None
@@ -259,7 +270,7 @@ def _walked(data: bytes, *, keep: bool) -> Facts:
 
 
 def _walk(data: bytes, states: States, records: Records | None) -> Facts:
-    facts = Facts(globals={}, states=states, transformed=False, walked=Walk())
+    facts = Facts(globals={}, states=states, transformed=False, walked=PickleWalk())
 
     def note_place(state: Any, _: int | None) -> None:
         if type(state) is Map and "transform_descriptors" in state[::2]:
@@ -276,7 +287,7 @@ def _walk(data: bytes, states: States, records: Records | None) -> Facts:
 
 def _listing(value: Any) -> Listing:
     """Take the tensors, objects and places out of what the pickle would make."""
-    if type(value) is not Made or value.maker != Global(METADATA, "Metadata"):
+    if type(value) is not InertObject or value.maker != Global(METADATA, "Metadata"):
         raise Damaged("not-metadata", "the pickle holds something other than checkpoint metadata")
     if type(value.state) is not Map:
         raise Damaged("not-metadata", "the metadata is empty")
@@ -287,13 +298,13 @@ def _listing(value: Any) -> Listing:
     for name, entry in zip(names, entries, strict=True):
         if type(entry) is Tensor:
             listing.tensors[name] = entry
-        elif type(entry) is Made and entry.maker == OBJECT:
+        elif type(entry) is InertObject and entry.maker == OBJECT:
             listing.objects.append(name)
         else:
             listing.tensors[name] = _tensor(_state(entry, TENSOR))
     keys, entries = _entries(value.state, "storage_data")
     listing.places = [
-        key if type(key) is Place else _place(_state(key, INDEX), _state(entry, PLACE))
+        key if type(key) is ChunkPlace else _place(_state(key, INDEX), _state(entry, PLACE))
         for key, entry in zip(keys, entries, strict=True)
     ]
     return listing
@@ -309,14 +320,14 @@ def _entries(state: Map, key: str) -> tuple[list[Any], list[Any]]:
 
 
 def _state(value: Any, maker: Global) -> Map:
-    if type(value) is Made and value.maker == maker and type(value.state) is Map:
+    if type(value) is InertObject and value.maker == maker and type(value.state) is Map:
         return value.state
     raise Damaged("not-metadata", f"the metadata has something in the place of a {maker.name}")
 
 
 def _tensor(state: Map) -> Tensor:
     properties, chunks = state.get("properties"), state.get("chunks")
-    if type(properties) is not Made or type(properties.state) is not tuple or not properties.state:
+    if type(properties) is not InertObject or type(properties.state) is not tuple or not properties.state:
         raise Damaged("not-metadata", "a tensor of the metadata has no properties")
     dtype = properties.state[0]
     if type(dtype) is not Global or type(chunks) is not list:
@@ -326,31 +337,31 @@ def _tensor(state: Map) -> Tensor:
         if type(chunk) is Piece:
             pieces.append(chunk)
             continue
-        if type(chunk) is not Made or type(chunk.state) is not Map:
+        if type(chunk) is not InertObject or type(chunk.state) is not Map:
             raise Damaged("not-metadata", "a chunk of the metadata has no size")
         pieces.append(Piece(_shape(chunk.state.get("offsets")), _shape(chunk.state.get("sizes"))))
     return Tensor(str(dtype), _shape(state.get("size")), pieces)
 
 
-def _place(index: Map, info: Map) -> Place:
+def _place(index: Map, info: Map) -> ChunkPlace:
     name, offset = index.get("fqn"), index.get("offset")
     file, start, length = (info.get(key) for key in ("relative_path", "offset", "length"))
     if type(name) is not str or type(file) is not str:
         raise Damaged("not-metadata", "the metadata stores something without a name")
     if type(start) is not int or type(length) is not int:
         raise Damaged("not-metadata", "the metadata stores something without a place")
-    return Place(name, None if offset is None else _shape(offset), file, start, length)
+    return ChunkPlace(name, None if offset is None else _shape(offset), file, start, length)
 
 
 def _shape(value: Any) -> Shape:
-    if type(value) is Made and value.maker == SIZE and len(value.arguments) == 1:
+    if type(value) is InertObject and value.maker == SIZE and len(value.arguments) == 1:
         value = value.arguments[0]
     if type(value) not in (tuple, list) or not all(type(each) is int for each in value):
         raise Damaged("not-metadata", "the metadata has something in the place of a size")
     return tuple(value)
 
 
-def _unfinished(sizes: Mapping[str, int]) -> str:
+def _describe_unfinished(sizes: Mapping[str, int]) -> str:
     if f"{GLOBAL}.tmp" in sizes:
         return f"no {GLOBAL}, only {GLOBAL}.tmp: the save was stopped, or is still going on"
     return f"no {GLOBAL}: the save did not finish"

@@ -30,7 +30,7 @@ class Global(NamedTuple):
         return f"{self.module}.{self.name}"
 
 
-class Made:
+class InertObject:
     """An object that a pickle would make: by calling `maker`, then giving it its `state`."""
 
     __slots__ = ("arguments", "maker", "state")
@@ -50,7 +50,7 @@ class Map(list[Any]):
         return list(zip(self[::2], self[1::2], strict=True))
 
     def get(self, key: str) -> Any:
-        """Give the last value of `key`, or None."""
+        """Return the last value of `key`, or None."""
         return next((v for k, v in reversed(self.pairs()) if type(k) is str and k == key), None)
 
 
@@ -89,7 +89,7 @@ class Memo:
         self.values = []
 
     def get(self, index: int) -> Any:
-        """Give a value; raises `Damaged` where none is set, `Hidden` where it was passed over."""
+        """Return a value; raises `Damaged` where none is set, `Hidden` where it was passed over."""
         stretch = bisect_right(self._starts, index) - 1
         start, values = self.start, self.values
         if index < start:
@@ -106,7 +106,7 @@ class Memo:
         return self.start + len(self.values)
 
     def at_hand(self, since: int) -> Iterator[tuple[int, Any]]:
-        """Give every value that was not passed over from number `since` on, with its number."""
+        """Yield every value that was not passed over from number `since` on, with its number."""
         starts, stretches = [*self._starts, self.start], [*self._earlier, self.values]
         for n in range(max(0, bisect_right(starts, since) - 1), len(starts)):
             skip = max(0, since - starts[n])

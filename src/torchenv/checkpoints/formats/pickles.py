@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 from struct import unpack_from
 from typing import Any, Protocol
 
-from torchenv.checkpoints.formats.inert import Damaged, Global, Hidden, Made, Map, Memo, Stored, Unknown
+from torchenv.checkpoints.formats.inert import (
+    Damaged,
+    Global,
+    Hidden,
+    InertObject,
+    Map,
+    Memo,
+    Stored,
+    Unknown,
+)
 
 DEEPEST = 1_000  # open marks; torch writes 6
 LARGEST = 1 << 30  # bytes of one pickle; the `.metadata` of 100,000 tensors in 8 chunks has 0.12 GB
@@ -30,7 +39,7 @@ GETATTR = Global("builtins", "getattr")
 
 
 @dataclass(slots=True)
-class Walk:
+class PickleWalk:
     """What one pickle holds."""
 
     value: Any = None
@@ -52,7 +61,7 @@ class Shortcuts(Protocol):
     fence: list[Any] | None
 
     def recall(self, index: int) -> Any:
-        """Give a memoised string of a record; raises `Hidden` for anything else."""
+        """Return a memoised string of a record; raises `Hidden` for anything else."""
 
     def advance(self, memo: Memo, stack: list[Any], at: int) -> int:
         """Read records from `at`, as their opcodes would; give the place behind the last one."""
@@ -64,7 +73,7 @@ def walk(
     *,
     watched: Mapping[Global, Watch] | None = None,
     shortcuts: Shortcuts | None = None,
-) -> Walk:
+) -> PickleWalk:
     """Walk the pickle that begins at `start`.
 
     Raises `Damaged` for what no unpickler takes and for what asks for more than the bounds;
@@ -72,7 +81,7 @@ def walk(
     """
     if len(data) - start > LARGEST:
         raise Damaged("pickle-too-large", f"a pickle of {len(data)} bytes is not opened")
-    found = Walk()
+    found = PickleWalk()
     try:
         _run(data, start, watched or {}, shortcuts, found)
     except IndexError:
@@ -93,7 +102,7 @@ def _run(  # noqa: PLR0915 - one loop over the opcodes is the fast way, and read
     at: int,
     watched: Mapping[Global, Watch],
     shortcuts: Shortcuts | None,
-    found: Walk,
+    found: PickleWalk,
 ) -> None:
     size = len(data)
     room = (size - at) * _ROOM_A_BYTE + _ROOM
@@ -145,7 +154,7 @@ def _run(  # noqa: PLR0915 - one loop over the opcodes is the fast way, and read
                 found.calls[maker] = found.calls.get(maker, 0) + 1
                 if maker == GETATTR:
                     _note_taken(found, arguments)
-            stack[-1] = Made(maker, arguments)
+            stack[-1] = InertObject(maker, arguments)
             room -= 64
         elif op == 0x28:  # MARK
             if len(marks) == DEEPEST:
@@ -165,7 +174,7 @@ def _run(  # noqa: PLR0915 - one loop over the opcodes is the fast way, and read
         elif op == 0x62:  # BUILD
             state = stack.pop()
             thing = stack[-1]
-            if type(thing) is Made:
+            if type(thing) is InertObject:
                 thing.state = state
                 if type(thing.maker) is Global and thing.maker in watched:
                     inline = state is newest and data[tuple_at + 1 : at] in (b"\x94b", b"b")
@@ -174,7 +183,7 @@ def _run(  # noqa: PLR0915 - one loop over the opcodes is the fast way, and read
                 raise Damaged("pickle-damaged", "the pickle gives a state to what takes none")
             resume = True
         elif op in (0x8C, 0x58, 0x8D):  # SHORT_BINUNICODE, BINUNICODE, BINUNICODE8
-            raw, at = _counted(data, at, {0x8C: 1, 0x58: 4, 0x8D: 8}[op])
+            raw, at = _read_counted(data, at, {0x8C: 1, 0x58: 4, 0x8D: 8}[op])
             stack.append(str(raw, "utf-8", "surrogatepass"))
             room -= 56 + 4 * len(raw)
         elif op == 0x71:  # BINPUT
@@ -298,7 +307,7 @@ def _run(  # noqa: PLR0915 - one loop over the opcodes is the fast way, and read
                 maker = items.pop(0)
             if type(maker) is Global:
                 found.calls[maker] = found.calls.get(maker, 0) + 1
-            stack.append(Made(maker, items))
+            stack.append(InertObject(maker, items))
             room -= 300
         elif op == 0x92:  # NEWOBJ_EX
             stack.pop()
@@ -306,7 +315,7 @@ def _run(  # noqa: PLR0915 - one loop over the opcodes is the fast way, and read
             maker = stack[-1]
             if type(maker) is Global:
                 found.calls[maker] = found.calls.get(maker, 0) + 1
-            stack[-1] = Made(maker, arguments)
+            stack[-1] = InertObject(maker, arguments)
             room -= 64
         elif op == 0x50:  # PERSID
             text, at = _line(data, at)
@@ -330,16 +339,16 @@ def _plain(data: bytes, op: int, at: int) -> tuple[Any, int]:
     if op == 0x47:  # BINFLOAT
         return unpack_from(">d", _some(data, at, 8))[0], at + 8
     if op in (0x8A, 0x8B):  # LONG1, LONG4
-        number, at = _counted(data, at, 1 if op == 0x8A else 4)
+        number, at = _read_counted(data, at, 1 if op == 0x8A else 4)
         if len(number) > _LONGEST_NUMBER:
             raise Damaged("pickle-too-large", f"the pickle holds a number of {len(number)} bytes")
         return int.from_bytes(number, "little", signed=True), at
     if op in (0x43, 0x55):  # SHORT_BINBYTES, SHORT_BINSTRING
-        return _counted(data, at, 1)
+        return _read_counted(data, at, 1)
     if op in (0x42, 0x54):  # BINBYTES, BINSTRING
-        return _counted(data, at, 4)
+        return _read_counted(data, at, 4)
     if op in (0x8E, 0x96):  # BINBYTES8, BYTEARRAY8
-        return _counted(data, at, 8)
+        return _read_counted(data, at, 8)
     if op in (0x49, 0x4C):  # INT, LONG
         text, at = _line(data, at)
         return _whole(text.removesuffix("L")), at
@@ -357,7 +366,7 @@ def _plain(data: bytes, op: int, at: int) -> tuple[Any, int]:
     raise Damaged("pickle-damaged", f"byte {op:#04x} at {at - 1} is no pickle opcode")
 
 
-def _counted(data: bytes, at: int, width: int) -> tuple[bytes, int]:
+def _read_counted(data: bytes, at: int, width: int) -> tuple[bytes, int]:
     start = at + width
     count = int.from_bytes(_some(data, at, width), "little")
     return _some(data, start, count), start + count
@@ -398,18 +407,18 @@ def _set_items(target: Any, items: list[Any]) -> None:
         raise Damaged("pickle-damaged", "the pickle sets a key without its value")
     if type(target) is Map:
         target.extend(items)
-    elif type(target) is not Made:
+    elif type(target) is not InertObject:
         raise Damaged("pickle-damaged", "the pickle sets items of what is not a dict")
 
 
 def _extend(target: Any, items: list[Any]) -> None:
     if type(target) is list:
         target.extend(items)
-    elif type(target) is not Made:
+    elif type(target) is not InertObject:
         raise Damaged("pickle-damaged", "the pickle appends to what is not a list")
 
 
-def _global(found: Walk, module: Any, name: Any, at: int) -> Global:
+def _global(found: PickleWalk, module: Any, name: Any, at: int) -> Global:
     if type(module) is Unknown or type(name) is Unknown:
         raise Hidden
     if type(module) is not str or type(name) is not str:
@@ -419,7 +428,7 @@ def _global(found: Walk, module: Any, name: Any, at: int) -> Global:
     return known
 
 
-def _note_taken(found: Walk, arguments: Any) -> None:
+def _note_taken(found: PickleWalk, arguments: Any) -> None:
     well_formed = type(arguments) is tuple and tuple(map(type, arguments)) == (Global, str)
     # An Enum has a few members; who takes more names than that is not after one.
     if well_formed and (arguments in found.taken or len(found.taken) < 100):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from torchenv.checkpoints.formats.inert import Global, Hidden, Made, Memo, Unknown
+from torchenv.checkpoints.formats.inert import Global, Hidden, InertObject, Memo, Unknown
 
 METADATA = "torch.distributed.checkpoint.metadata"
 PROPERTIES = Global(METADATA, "TensorProperties")
@@ -45,7 +45,7 @@ class Tensor(NamedTuple):
     pieces: list[Piece]
 
 
-class Place(NamedTuple):
+class ChunkPlace(NamedTuple):
     """Where a chunk is stored or, without offsets, an object: an entry of `storage_data`."""
 
     name: str
@@ -99,7 +99,7 @@ class Records:
         self._path = _path_patterns()
 
     def recall(self, index: int) -> str:
-        """Give a string of a record by its memo number."""
+        """Return a string of a record by its memo number."""
         name = self._names.get(_get(index))
         if name is None:
             raise Hidden
@@ -186,7 +186,7 @@ class Records:
         while self._object and (found := self._object(self._data, at)):
             name, written = self._name(memo, number, found[1], found[2])
             at, number = found.end(), number + written + 1
-            out.extend((name, Made(OBJECT, ())))
+            out.extend((name, InertObject(OBJECT, ())))
         return at, number
 
     def _read_places(self, memo: Memo, at: int, number: int, out: list[Any]) -> tuple[int, int]:
@@ -204,7 +204,7 @@ class Records:
             at, number = found.end(), number + count + written
             if keep:
                 shape = None if offsets is None else shape_of(offsets)
-                out.extend((Place(name, shape, file, _integer(start), _integer(length)), None))
+                out.extend((ChunkPlace(name, shape, file, _integer(start), _integer(length)), None))
             while several := places(data, at):
                 raw = several.groups()
                 if not names.keys() >= {*raw[::5], *raw[2::5]}:
@@ -240,7 +240,7 @@ class Records:
         return at, number
 
     def _name(self, memo: Memo, number: int, text: bytes | None, get: bytes) -> tuple[str, int]:
-        """Give a string, and 1 if it is written here, as memo `number`, or 0 if it was before."""
+        """Return a string, and 1 if it is written here, as memo `number`, or 0 if it was before."""
         if text is not None:
             name = str(text[1:], "utf-8", "surrogatepass")
             self._names[_get(number)] = name = name if self._keep else _UNKNOWN
@@ -255,7 +255,7 @@ class Records:
 
     def _dtype(self, memo: Memo, five: bytes) -> str:
         dtype, layout, memory = (memo.get(int.from_bytes(get[1:], "little")) for get in _GETS.findall(five))
-        if type(dtype) is not Global or not type(layout) is type(memory) is Made:
+        if type(dtype) is not Global or not type(layout) is type(memory) is InertObject:
             raise Hidden
         return self._dtypes.setdefault(five, str(dtype))
 
@@ -375,7 +375,7 @@ _AT_ONCE = 8  # chunks that one expression matches
 _MOST_SHAPES = 1 << 18
 _UNKNOWN = Unknown("?")
 _as_piece = partial(tuple.__new__, Piece)
-_as_place = partial(tuple.__new__, Place)
+_as_place = partial(tuple.__new__, ChunkPlace)
 
 _NEW = rb"\)\x81\x94"  # EMPTY_TUPLE NEWOBJ MEMOIZE
 _STATE = rb"\}\x94\("  # EMPTY_DICT MEMOIZE MARK

@@ -13,7 +13,7 @@ from torchenv.checkpoints.formats.coverage import covers
 from torchenv.checkpoints.formats.inert import Damaged
 from torchenv.checkpoints.formats.records import Piece, Shape
 from torchenv.checkpoints.readability import rules
-from torchenv.checkpoints.values import Checkpoint, Note, State, gaps, shown, some
+from torchenv.checkpoints.values import Checkpoint, CheckpointNote, State, escape_name, gaps, some
 from torchenv.storage.tree import Tree
 
 SUFFIX = ".safetensors"
@@ -38,19 +38,19 @@ class File:
 
 
 def inspect(tree: Tree) -> Checkpoint:
-    """Say what the safetensors files of a directory, or one alone, hold."""
+    """Describe what the safetensors files of a directory, or one alone, hold."""
     sizes = tree.sizes()
     names = [name for name in sizes if name.endswith(SUFFIX)]
-    problems: list[tuple[State, Note]] = []
+    problems: list[tuple[State, CheckpointNote]] = []
     files: dict[str, File] = {}
     for name in names:
         try:
             files[name] = read_file(tree, name, sizes[name])
         except Damaged as damaged:
-            note = Note(damaged.code, f"{shown(name)}: {damaged.message}")
+            note = CheckpointNote(damaged.code, f"{escape_name(name)}: {damaged.message}")
             problems.append(("corrupt", note))
         except OSError as error:
-            note = Note("unreadable", f"{shown(name)}: {error.strerror or error}")
+            note = CheckpointNote("unreadable", f"{escape_name(name)}: {error.strerror or error}")
             problems.append(("corrupt", note))
     for index in (name for name in sizes if name.endswith(INDEX)):
         problems += _check_index(tree, index, sizes, files)
@@ -98,7 +98,7 @@ def read_file(tree: Tree, name: str, size: int) -> File:
         code = "shard-short" if 8 + length + at > size else "trailing-bytes"
         raise Damaged(code, f"{size} bytes, its header needs {8 + length + at}")
     by_dcp = "DCP_VERSION" in about
-    return File(tensors, _saved_offsets(about) if by_dcp else {}, by_dcp)
+    return File(tensors, _read_saved_offsets(about) if by_dcp else {}, by_dcp)
 
 
 def _json(text: bytes) -> dict[str, Any]:
@@ -129,14 +129,14 @@ def _entry(entry: Any) -> tuple[Shape, int, int]:
 
 
 def _whole(value: Any) -> Shape | None:
-    """Give a short list of whole numbers that are not negative, or None for anything else."""
+    """Return a short list of whole numbers that are not negative, or None for anything else."""
     if not isinstance(value, list) or len(value) > _MOST_DIMENSIONS:
         return None
     fits = all(type(each) is int and 0 <= each < 1 << 63 for each in value)
     return tuple(value) if fits else None
 
 
-def _saved_offsets(about: dict[str, Any]) -> dict[str, Shape]:
+def _read_saved_offsets(about: dict[str, Any]) -> dict[str, Shape]:
     # "DCP_SHARDING_INFO": "{\"w\": {\"saved_offsets\": [0, 0]}}"
     told = about.get("DCP_SHARDING_INFO")
     offsets = {}
@@ -150,26 +150,28 @@ def _saved_offsets(about: dict[str, Any]) -> dict[str, Shape]:
 
 def _check_index(
     tree: Tree, index: str, sizes: Mapping[str, int], files: Mapping[str, File]
-) -> list[tuple[State, Note]]:
+) -> list[tuple[State, CheckpointNote]]:
     try:
         # One byte more than may be there, so that what is longer is seen to be.
         weights = _json(tree.read(index, 0, _LARGEST + 1)).get("weight_map")
     except (Damaged, OSError) as error:
-        return [("corrupt", Note("index-damaged", f"{shown(index)}: {error}"))]
+        return [("corrupt", CheckpointNote("index-damaged", f"{escape_name(index)}: {error}"))]
     if not isinstance(weights, dict):
-        return [("corrupt", Note("index-damaged", f"{shown(index)}: it has no weight_map"))]
+        return [("corrupt", CheckpointNote("index-damaged", f"{escape_name(index)}: it has no weight_map"))]
     missing = sorted({str(file) for file in weights.values()} - sizes.keys())
     if missing:
-        return [("incomplete", Note("shard-missing", f"{some(missing)} is not there"))]
+        return [("incomplete", CheckpointNote("shard-missing", f"{some(missing)} is not there"))]
     absent = [
         name for name, file in weights.items() if str(file) in files and name not in files[str(file)].tensors
     ]
     if absent:
-        return [("corrupt", Note("tensor-missing", f"not in the file of the index: {some(absent)}"))]
+        return [
+            ("corrupt", CheckpointNote("tensor-missing", f"not in the file of the index: {some(absent)}"))
+        ]
     return []
 
 
-def _check_numbers(names: list[str]) -> list[tuple[State, Note]]:
+def _check_numbers(names: list[str]) -> list[tuple[State, CheckpointNote]]:
     """See that each file of a numbered set is there."""
     sets: dict[tuple[str, str, str], set[int]] = {}
     ranks = set()
@@ -185,10 +187,12 @@ def _check_numbers(names: list[str]) -> list[tuple[State, Note]]:
         for number in gaps(numbers, range(1, int(count) + 1))
     ]
     missing += [f"shard {rank}" for rank in gaps(ranks, range(1, max(ranks, default=0)))]
-    return [("incomplete", Note("shard-missing", f"{some(missing)} is not there"))] if missing else []
+    return (
+        [("incomplete", CheckpointNote("shard-missing", f"{some(missing)} is not there"))] if missing else []
+    )
 
 
-def _check_pieces(files: Mapping[str, File]) -> list[tuple[State, Note]]:
+def _check_pieces(files: Mapping[str, File]) -> list[tuple[State, CheckpointNote]]:
     """See that what ranks wrote of a tensor fits together; no file tells its whole size."""
     pieces: dict[str, list[Piece]] = {}
     for file in files.values():
@@ -204,4 +208,4 @@ def _check_pieces(files: Mapping[str, File]) -> list[tuple[State, Note]]:
             uncovered.append(name)
     if not uncovered:
         return []
-    return [("incomplete", Note("chunks-missing", f"chunks do not cover {some(uncovered)}"))]
+    return [("incomplete", CheckpointNote("chunks-missing", f"chunks do not cover {some(uncovered)}"))]

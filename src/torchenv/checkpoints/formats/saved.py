@@ -12,9 +12,9 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 
 from torchenv.checkpoints.formats.inert import Damaged, Global
-from torchenv.checkpoints.formats.pickles import LARGEST, Walk, walk
+from torchenv.checkpoints.formats.pickles import LARGEST, PickleWalk, walk
 from torchenv.checkpoints.readability import rules
-from torchenv.checkpoints.values import Checkpoint, Format, Note, Range, State, foreign_names, some
+from torchenv.checkpoints.values import Checkpoint, CheckpointNote, Format, Range, State, foreign_names, some
 from torchenv.storage.tree import Tree, TreeFile
 
 ZIP = b"PK\x03\x04"
@@ -34,32 +34,32 @@ _TENSORS = [
 
 
 def inspect_zip(tree: Tree, name: str, size: int) -> Checkpoint:
-    """Say what an archive of torch's holds: torch.save's, TorchScript's or torch.export's."""
+    """Describe what an archive of torch's holds: torch.save's, TorchScript's or torch.export's."""
     try:
         archive = _Archive(tree, name, size)
         members = archive.members
         if "archive_format" in members or "serialized_exported_program.json" in members:
-            return _exported(tree, size, archive)
+            return _describe_exported(tree, size, archive)
         script = "constants.pkl" in members or any(each.startswith("code/") for each in members)
         form: Format = "torchscript" if script else "torch-zip"
         if "data.pkl" not in members:
-            return _damaged(tree, size, "unknown", "not-torch", "an archive without data.pkl")
+            return _describe_damaged(tree, size, "unknown", "not-torch", "an archive without data.pkl")
         data = archive.read("data.pkl")
     except Damaged as damaged:
         # A save that was stopped has no directory yet: that is at an archive's end.
-        return _damaged(tree, size, "torch-zip", damaged.code, damaged.message)
+        return _describe_damaged(tree, size, "torch-zip", damaged.code, damaged.message)
     try:
         walked = walk(data)
     except Damaged as damaged:
-        return _damaged(tree, size, form, damaged.code, damaged.message, names=damaged.names)
+        return _describe_damaged(tree, size, form, damaged.code, damaged.message, names=damaged.names)
     sizes = {each.removeprefix("data/"): info.file_size for each, info in members.items()}
     problems, state = _check_storages(walked.stored, sizes)
-    return _saved(tree, size, form, walked, data, problems=problems, state=state)
+    return _describe_save(tree, size, form, walked, data, problems=problems, state=state)
 
 
 def inspect_legacy(tree: Tree, name: str, size: int) -> Checkpoint:
-    """Say what a file of torch.save's older form holds: five pickles, then the storages."""
-    problems: list[Note] = []
+    """Describe what a file of torch.save's older form holds: five pickles, then the storages."""
+    problems: list[CheckpointNote] = []
     state: State = "complete"
     try:
         data = tree.read(name, 0, _BEGINNING)
@@ -71,34 +71,38 @@ def inspect_legacy(tree: Tree, name: str, size: int) -> Checkpoint:
         needed = keys.end + sum(8 + length for length in _storages(walked.stored).values())
         if needed > size:
             message = f"{size} bytes, its tensors need {needed}"
-            problems, state = [Note("storage-short", message)], "corrupt"
+            problems, state = [CheckpointNote("storage-short", message)], "corrupt"
     except Damaged as damaged:
-        return _damaged(tree, size, "torch-legacy", damaged.code, damaged.message, names=damaged.names)
+        return _describe_damaged(
+            tree, size, "torch-legacy", damaged.code, damaged.message, names=damaged.names
+        )
     except OSError as error:
-        return _damaged(tree, size, "torch-legacy", "unreadable", error.strerror or str(error))
-    return _saved(tree, size, "torch-legacy", walked, data, problems=problems, state=state)
+        return _describe_damaged(tree, size, "torch-legacy", "unreadable", error.strerror or str(error))
+    return _describe_save(tree, size, "torch-legacy", walked, data, problems=problems, state=state)
 
 
 def inspect_pickle(tree: Tree, name: str, size: int) -> Checkpoint:
-    """Say what a pickle on its own names: it may be taken for a checkpoint of torch's."""
+    """Describe what a pickle on its own names: it may be taken for a checkpoint of torch's."""
     try:
         data = tree.read(name, 0, _BEGINNING)
         walked = walk(data)
     except Damaged as damaged:
-        return _damaged(tree, size, "unknown", damaged.code, damaged.message, names=damaged.names)
+        return _describe_damaged(tree, size, "unknown", damaged.code, damaged.message, names=damaged.names)
     except OSError as error:
-        return _damaged(tree, size, "unknown", "unreadable", error.strerror or str(error))
-    problem = Note("not-torch", "a pickle that torch.save did not write")
-    return _saved(tree, size, "unknown", walked, data, problems=[problem], state="complete")
+        return _describe_damaged(tree, size, "unknown", "unreadable", error.strerror or str(error))
+    problem = CheckpointNote("not-torch", "a pickle that torch.save did not write")
+    return _describe_save(tree, size, "unknown", walked, data, problems=[problem], state="complete")
 
 
 def inspect_other(tree: Tree, size: int, error: OSError | None = None) -> Checkpoint:
-    """Say of a file that is named like a checkpoint that it cannot be read, or is none."""
+    """Describe a file that is named like a checkpoint that it cannot be read, or is none."""
     if error is not None:
-        return _damaged(tree, size, "unknown", "unreadable", error.strerror or str(error))
+        return _describe_damaged(tree, size, "unknown", "unreadable", error.strerror or str(error))
     if size == 0:
-        return _damaged(tree, size, "unknown", "empty", "the file is empty")
-    return _damaged(tree, size, "unknown", "not-torch", "the file begins like none that torch writes")
+        return _describe_damaged(tree, size, "unknown", "empty", "the file is empty")
+    return _describe_damaged(
+        tree, size, "unknown", "not-torch", "the file begins like none that torch writes"
+    )
 
 
 class _Archive:
@@ -125,7 +129,7 @@ class _Archive:
         }
 
     def read(self, name: str) -> bytes:
-        """Give a member; its checksum is not looked at, since torch can be told to write none."""
+        """Return a member; its checksum is not looked at, since torch can be told to write none."""
         info = self.members[name]
         most = max(info.file_size, info.compress_size)
         if most > LARGEST or info.file_size > _INFLATES * self._size + (1 << 20):
@@ -147,14 +151,14 @@ class _Archive:
         return raw
 
 
-def _saved(
+def _describe_save(
     tree: Tree,
     size: int,
     form: Format,
-    walked: Walk,
+    walked: PickleWalk,
     data: bytes,
     *,
-    problems: list[Note],
+    problems: list[CheckpointNote],
     state: State,
 ) -> Checkpoint:
     names = list(walked.globals)
@@ -163,7 +167,7 @@ def _saved(
         names = [name for name in names if not name.module.startswith("__torch__")]
     codes, foreign = rules().of_names(names, "save")
     if "nested-jagged" in codes:
-        codes[codes.index("nested-jagged")] = _jagged(walked, data)
+        codes[codes.index("nested-jagged")] = _describe_jagged(walked, data)
     if form != "torchscript" and walked.protocol > 2:
         codes.append("protocol-5" if walked.protocol == 5 else "protocol-4")
     if foreign:
@@ -183,26 +187,26 @@ def _saved(
     )
 
 
-def _jagged(walked: Walk, data: bytes) -> str:
-    """Tell which releases wrote a jagged nested tensor by the attributes it was given."""
+def _describe_jagged(walked: PickleWalk, data: bytes) -> str:
+    """Describe which releases wrote a jagged nested tensor by the attributes it was given."""
     if Global("torch._dynamo.decorators", "_DimRange") not in walked.globals:
         return "nested-jagged-2.15"
     return "nested-jagged-2.12" if b"_dynamo_hint_overrides" in data else "nested-jagged"
 
 
-def _check_storages(stored: list[Any], sizes: Mapping[str, int]) -> tuple[list[Note], State]:
+def _check_storages(stored: list[Any], sizes: Mapping[str, int]) -> tuple[list[CheckpointNote], State]:
     needed = _storages(stored)
     missing = [key for key in needed if key not in sizes]
     short = [key for key, length in needed.items() if sizes.get(key, length) < length]
     if short:
-        return [Note("storage-short", f"too few bytes in storage {some(short)}")], "corrupt"
+        return [CheckpointNote("storage-short", f"too few bytes in storage {some(short)}")], "corrupt"
     if missing:
-        return [Note("storage-missing", f"no storage {some(missing)}")], "incomplete"
+        return [CheckpointNote("storage-missing", f"no storage {some(missing)}")], "incomplete"
     return [], "complete"
 
 
 def _storages(stored: list[Any]) -> dict[str, int]:
-    """Give the bytes that each storage has, by its key."""
+    """Return the bytes that each storage has, by its key."""
     # ('storage', torch.FloatStorage, '0', 'cpu', 12)
     needed = {}
     for reference in stored:
@@ -213,7 +217,7 @@ def _storages(stored: list[Any]) -> dict[str, int]:
     return needed
 
 
-def _exported(tree: Tree, size: int, archive: _Archive) -> Checkpoint:
+def _describe_exported(tree: Tree, size: int, archive: _Archive) -> Checkpoint:
     names = ("models/model.json", "serialized_exported_program.json")
     name = next((each for each in names if each in archive.members), None)
     ranges: Range | None = None
@@ -242,7 +246,7 @@ def _export_range(writer: str) -> Range | None:
     return next(fitting, None)
 
 
-def _damaged(
+def _describe_damaged(
     tree: Tree,
     size: int,
     form: Format,
@@ -252,7 +256,7 @@ def _damaged(
     names: Iterable[Global] = (),
 ) -> Checkpoint:
     foreign = rules().of_names(names, "save")[1]
-    problems = [Note(code, message)] + ([foreign_names(foreign)] if foreign else [])
+    problems = [CheckpointNote(code, message)] + ([foreign_names(foreign)] if foreign else [])
     return Checkpoint(
         path=tree.path,
         format=form,

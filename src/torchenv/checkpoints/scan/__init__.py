@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from torchenv.checkpoints import inspect
-from torchenv.checkpoints.scan.index import Found, Index, Seen
-from torchenv.checkpoints.values import Checkpoint, Note, Reader
+from torchenv.checkpoints.scan.index import Found, ScanIndex, ScannedFolder
+from torchenv.checkpoints.values import Checkpoint, CheckpointNote, Reader
 from torchenv.errors import InputError
 from torchenv.storage import Folder, Place
 
@@ -16,22 +16,22 @@ _SAFETENSORS = ".safetensors"
 _OTHERS_USE = (".bin", ".tar", ".pkl")
 
 
-def scan(roots: Sequence[Place], before: Index | None, say: Callable[[str], None]) -> Index:
+def scan(roots: Sequence[Place], before: ScanIndex | None, say: Callable[[str], None]) -> ScanIndex:
     """Look for checkpoints below these places; only reads.
 
     `before` is what an earlier scan found, and what has not changed since is not read again.
     Raises `InputError` for a root that is not there.
     """
-    index = before.without_roots() if before else Index()
+    index = before.without_roots() if before else ScanIndex()
     for root in roots:
         known = before.roots.get(root.address, {}) if before else {}
-        index.roots[root.address] = dict(_scanned(root, known, index, say))
+        index.roots[root.address] = dict(_scan_root(root, known, index, say))
     return index
 
 
-def _scanned(
-    root: Place, known: dict[str, Seen], index: Index, say: Callable[[str], None]
-) -> Iterator[tuple[str, Seen]]:
+def _scan_root(
+    root: Place, known: dict[str, ScannedFolder], index: ScanIndex, say: Callable[[str], None]
+) -> Iterator[tuple[str, ScannedFolder]]:
     try:
         for address, folder in root.walk({each: seen.folder for each, seen in known.items()}):
             if folder.closed:
@@ -42,9 +42,9 @@ def _scanned(
                 yield address, seen
                 continue
             if seen is not None and seen.folder.files == folder.files:
-                yield address, Seen(folder, seen.found)
+                yield address, ScannedFolder(folder, seen.found)
             elif folder.files:
-                yield address, Seen(folder, list(_looked_at(root, address, folder, index)))
+                yield address, ScannedFolder(folder, list(_look_at(root, address, folder, index)))
                 index.read += 1
                 if index.read % 1000 == 0:
                     say(f"{root.address}: {index.read} folders read")
@@ -54,15 +54,15 @@ def _scanned(
         raise InputError(f"{root.address} cannot be looked into: {error.strerror or error}") from None
 
 
-def _looked_at(root: Place, address: str, folder: Folder, index: Index) -> Iterator[Found]:
+def _look_at(root: Place, address: str, folder: Folder, index: ScanIndex) -> Iterator[Found]:
     whole = _whole(folder)
-    if whole and (checkpoint := _inspected(root, address)) is not None:
+    if whole and (checkpoint := _inspect_folder(root, address)) is not None:
         yield index.add(checkpoint, "")
     one = root.address == address and len(folder.files) == 1 and address.endswith(next(iter(folder.files)))
     for name in sorted(folder.files):
         if name.endswith(_WHOLE) or (whole and name.endswith((_SAFETENSORS, f"{_SAFETENSORS}.index.json"))):
             continue
-        checkpoint = _inspected(root, address if one else f"{address}/{name}")
+        checkpoint = _inspect_folder(root, address if one else f"{address}/{name}")
         if checkpoint is not None and not _is_others(name, checkpoint):
             yield index.add(checkpoint, "" if one else name)
 
@@ -79,12 +79,12 @@ def _whole(folder: Folder) -> bool:
     )
 
 
-def _inspected(root: Place, address: str) -> Checkpoint | None:
+def _inspect_folder(root: Place, address: str) -> Checkpoint | None:
     try:
         return inspect(root.tree(address))
     except OSError as error:
-        problem = Note("unreadable", error.strerror or str(error))
-        reader = Reader(certainty="unknown", because=(Note("unread", "it could not be read"),))
+        problem = CheckpointNote("unreadable", error.strerror or str(error))
+        reader = Reader(certainty="unknown", because=(CheckpointNote("unread", "it could not be read"),))
         return Checkpoint(path=address, format="unknown", state="corrupt", problems=(problem,), reader=reader)
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from torchenv import __version__
 from torchenv.checkpoints.readability import FILE
-from torchenv.checkpoints.values import Checkpoint, Format, Note, Range, Reader, State
+from torchenv.checkpoints.values import Checkpoint, CheckpointNote, Format, Range, Reader, State
 from torchenv.storage import Folder
 
 SCHEMA = "torchenv.checkpoint-index/1"
@@ -32,7 +32,7 @@ class Found(NamedTuple):
 
 
 @dataclass(slots=True)
-class Seen:
+class ScannedFolder:
     """A folder as it was, and the checkpoints that were in it."""
 
     folder: Folder
@@ -40,20 +40,20 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Index:
+class ScanIndex:
     """All that scans found, by root and then by the address of each folder.
 
     Thousands of checkpoints have a handful of readers between them, so each is there once.
     """
 
     readers: list[Reader] = field(default_factory=list)
-    roots: dict[str, dict[str, Seen]] = field(default_factory=dict)
+    roots: dict[str, dict[str, ScannedFolder]] = field(default_factory=dict)
     read: int = 0  # folders whose checkpoints had to be read anew
     _numbers: dict[Reader, int] = field(default_factory=dict)
 
-    def without_roots(self) -> Index:
-        """Give an index that holds no checkpoint yet and numbers the readers as this one does."""
-        return Index(list(self.readers), _numbers=dict(self._numbers))
+    def without_roots(self) -> ScanIndex:
+        """Return an index that holds no checkpoint yet and numbers the readers as this one does."""
+        return ScanIndex(list(self.readers), _numbers=dict(self._numbers))
 
     def add(self, checkpoint: Checkpoint, name: str) -> Found:
         """Put what is known of a checkpoint into the form of the index."""
@@ -69,7 +69,7 @@ class Index:
         )
 
     def number(self, reader: Reader) -> int:
-        """Give the number by which the index has what is known of the readers."""
+        """Return the number by which the index has what is known of the readers."""
         number = self._numbers.get(reader)
         if number is None:
             number = self._numbers[reader] = len(self.readers)
@@ -77,20 +77,20 @@ class Index:
         return number
 
     def checkpoint(self, address: str, found: Found) -> Checkpoint:
-        """Give the checkpoint that the index tells of."""
+        """Return the checkpoint that the index tells of."""
         return Checkpoint(
             path=address,
             format=found.format,
             state=found.state,
-            problems=tuple(Note(*each) for each in found.problems),
+            problems=tuple(CheckpointNote(*each) for each in found.problems),
             reader=self.readers[found.reader],
             tensors=found.tensors,
             bytes=found.bytes,
             foreign=tuple(found.foreign),
         )
 
-    def __iter__(self) -> Iterator[tuple[str, str, Seen, Found]]:
-        """Give root, address of the folder, folder and checkpoint, for every checkpoint."""
+    def __iter__(self) -> Iterator[tuple[str, str, ScannedFolder, Found]]:
+        """Yield root, address of the folder, folder and checkpoint, for every checkpoint."""
         for root, seen in self.roots.items():
             for address, each in seen.items():
                 for found in each.found:
@@ -113,7 +113,7 @@ class Index:
         return json.dumps(document, separators=(",", ":"))
 
     @classmethod
-    def from_json(cls, text: str) -> Index | None:
+    def from_json(cls, text: str) -> ScanIndex | None:
         """Read the side file; None where it is not what this torchenv writes: then all is looked at anew."""
         try:
             document = json.loads(text)
@@ -122,7 +122,7 @@ class Index:
             readers = [_reader(each) for each in document["readers"]]
             roots = {
                 root: {
-                    address: Seen(Folder(changed, files, folders), [Found(*each) for each in found])
+                    address: ScannedFolder(Folder(changed, files, folders), [Found(*each) for each in found])
                     for address, (changed, files, folders, found) in seen.items()
                 }
                 for root, seen in document["roots"].items()
@@ -149,7 +149,7 @@ def _reader(told: Mapping[str, Any]) -> Reader:
         ranks_min=told["ranks_min"],
         nobody=told["nobody"],
         certainty=told["certainty"],
-        because=tuple(Note(each["code"], each["message"]) for each in told["because"]),
+        because=tuple(CheckpointNote(each["code"], each["message"]) for each in told["because"]),
     )
 
 

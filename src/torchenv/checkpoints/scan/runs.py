@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from torchenv.checkpoints.scan.index import Found, Index, Seen
-from torchenv.checkpoints.steps import is_copy, said, standing
+from torchenv.checkpoints.scan.index import Found, ScanIndex, ScannedFolder
+from torchenv.checkpoints.steps import is_copy, parse_step_words, standing
 from torchenv.checkpoints.values import Checkpoint, Reader
 from torchenv.storage import is_remote
 from torchenv.workspace.records import Environment, Run
@@ -21,7 +21,7 @@ class Part(NamedTuple):
     """One checkpoint of a save."""
 
     path: str
-    seen: Seen
+    seen: ScannedFolder
     found: Found
 
     @property
@@ -29,7 +29,7 @@ class Part(NamedTuple):
         return self.found.state == "complete"
 
     @property
-    def modified(self) -> int:
+    def modification_ns(self) -> int:
         """When the newest of its files was changed, in nanoseconds; 0 where the place tells no times."""
         name = self.found.name
         files = self.seen.folder.files
@@ -57,7 +57,7 @@ class Save:
         """
         if self.step is not None:
             return (self.step, 0 if is_copy(self.name) else 1, self.name)
-        return (-1, max(part.modified for part in self.parts), self.name)
+        return (-1, max(part.modification_ns for part in self.parts), self.name)
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class Saves:
 
 
 def reader_after(reader: Reader, plain_path: bool) -> Reader:  # noqa: FBT001
-    """Say who would read a downgraded copy of what has this reader."""
+    """Describe who would read a downgraded copy of what has this reader."""
     from torchenv.checkpoints import downgrade
 
     copied = Checkpoint(path="", format="dcp", state="complete", reader=reader)
@@ -79,7 +79,7 @@ def reader_after(reader: Reader, plain_path: bool) -> Reader:  # noqa: FBT001
 class Judge:
     """Says which environments read what; what thousands of checkpoints share is decided once."""
 
-    def __init__(self, index: Index, environments: Iterable[Environment], system: str) -> None:
+    def __init__(self, index: ScanIndex, environments: Iterable[Environment], system: str) -> None:
         self._readers = index.readers
         self._system = system
         self._known: dict[tuple[int, int], Verdict] = {}
@@ -87,7 +87,7 @@ class Judge:
         self.environments = tuple(each for each in environments if each.on_disk)
 
     def reader(self, found: Found) -> Reader:
-        """Give what is known of a checkpoint's readers."""
+        """Return what is known of a checkpoint's readers."""
         return self._readers[found.reader]
 
     def of(self, found: Found, environment: Environment) -> Verdict:
@@ -129,7 +129,7 @@ def verdict(reader: Reader, environment: Environment, system: str) -> Verdict:
     return "unknown" if reads is None else "readable" if reads else "unreadable"
 
 
-def runs_of(index: Index, shown: Callable[[str], str]) -> list[Saves]:
+def runs_of(index: ScanIndex, shown: Callable[[str], str]) -> list[Saves]:
     """Group into runs; `shown` gives the path by which the record names an address."""
     runs: dict[str, dict[str, Save]] = {}
     for root, seen in index.roots.items():
@@ -141,7 +141,7 @@ def runs_of(index: Index, shown: Callable[[str], str]) -> list[Saves]:
                 at = f"{address}{between}{found.name}" if found.name else address
                 run, _, name = at.rpartition(between)
                 path = at
-                if (step := said(name)) is None:
+                if (step := parse_step_words(name)) is None:
                     parts = at.split(between)
                     where, step = standing(parts, first)
                     run, name = between.join(parts[:where]), parts[where]
@@ -163,7 +163,7 @@ def needs_plain_path(python: str | None) -> bool:
 
 
 def run_line(run: Saves, judge: Judge) -> Run:
-    """Give the manifest's line for a run: its newest complete save, and the newest each environment reads."""
+    """Return the manifest's line for a run: its newest complete save, and the newest by environment."""
     complete = [save for save in run.saves if save.complete]
     newest = complete[-1] if complete else None
     readable = {}

@@ -63,7 +63,7 @@ def change(module: Any, version: str) -> None:
 
 
 def with_plain_path(self: Any) -> dict[str, Any]:
-    """Give the state with a path that every Python can make: 3.13 writes pathlib._local, others lack it."""
+    """Return the state with a path that every Python can make: 3.13 writes pathlib._local, others lack it."""
     state = dict(vars(self))
     if type(state.get("checkpoint_id")).__module__ == "pathlib._local":
         state["checkpoint_id"] = str(state["checkpoint_id"])

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from torchenv.host.model import Host
 from torchenv.host.probe import amd, environments, intel, nvidia, pci, pythons, system
-from torchenv.host.probe.sources import Look, Seen, Sources
-from torchenv.host.redact import masked
+from torchenv.host.probe.sources import Look, SeenEvidence, Sources
+from torchenv.host.redact import mask_evidence
 
 __all__ = ["Sources", "probe", "reparse"]
 
 
 def probe(sources: Sources, *, project: Path | None, now: datetime, named: Path | None = None) -> Host:
-    """Say what this machine has; `project` is the directory whose `.venv` is looked at.
+    """Describe what this machine has; `project` is the directory whose `.venv` is looked at.
 
     `named` is an interpreter that nothing else may lead to.
     Never fails for what is missing or broken: that is part of the answer.
@@ -31,19 +31,19 @@ def probe(sources: Sources, *, project: Path | None, now: datetime, named: Path 
     look.run({source: command for each in again for source, command in each.items()})
     environments.look_again(look)
     captured = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return _understand(Seen(masked(look.seen.values())), captured)
+    return _understand(SeenEvidence(mask_evidence(look.gathered.values())), captured)
 
 
 def reparse(host: Host) -> Host:
     """Understand a host's evidence anew, as this torchenv does, without looking at any machine."""
-    seen = Seen(host.evidence)
+    seen = SeenEvidence(host.evidence)
     if system.PYTHON not in seen:
         # Evidence that was put together by hand: the document itself says what system it is of.
-        seen = Seen((system.told(host.system, host.machine), *host.evidence))
+        seen = SeenEvidence((system.describe_system(host.system, host.machine), *host.evidence))
     return _understand(seen, host.captured_at)
 
 
-def _understand(seen: Seen, captured_at: str | None) -> Host:
+def _understand(seen: SeenEvidence, captured_at: str | None) -> Host:
     of_system, about_system = system.understand(seen)
     of_nvidia, about_nvidia = nvidia.understand(seen, wsl=of_system.wsl)
     of_amd, about_amd = amd.understand(seen, of_nvidia)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torchenv.host.model import Amd, AmdDevice, Nvidia, Problem, Status
 from torchenv.host.probe import pci, visible
-from torchenv.host.probe.sources import Look, Seen
+from torchenv.host.probe.sources import Look, SeenEvidence
 from torchenv.system.process import Command
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"
@@ -41,22 +41,22 @@ def look(look: Look) -> dict[str, Command]:
         look.at(f"{NODES}/{node}/properties")
     # rocminfo also gives the names that people know cards by. The others are written in Python and
     # slow: they are asked where the kernel said nothing.
-    sources = (ROCMINFO,) if _kernel(look.seen) else (ROCMINFO, ENUMERATOR, AMD_SMI, AMD_SMI_LIST)
+    sources = (ROCMINFO,) if _kernel(look.gathered) else (ROCMINFO, ENUMERATOR, AMD_SMI, AMD_SMI_LIST)
     return {source: _tool(look, source) for source in sources}
 
 
-def understand(seen: Seen, nvidia: Nvidia) -> tuple[Amd, tuple[Problem, ...]]:
+def understand(seen: SeenEvidence, nvidia: Nvidia) -> tuple[Amd, tuple[Problem, ...]]:
     """Make one answer of everything that was seen."""
     kernel = _kernel(seen)
-    told = _told(seen)
+    told = _read_tools(seen)
     problems = [each for each in (_permission(seen), _override(seen, kernel, told)) if each]
-    agents = _named(kernel, told) if kernel else told
+    agents = _add_names(kernel, told) if kernel else told
     if not kernel and seen.variable(OVERRIDE):
         # Only the kernel knows better than the variable.
         agents = tuple(replace(each, gfx=None) for each in agents)
     if not agents:
         return _without_driver(seen, problems)
-    integrated = pci.amd_integrated_gfx()
+    integrated = pci.list_amd_integrated_gfx()
     pretended = parse_override(seen.variable(OVERRIDE) or "")
     devices = tuple(
         AmdDevice(
@@ -130,7 +130,7 @@ def parse_amd_smi(text: str) -> tuple[Agent, ...]:
 
 
 def parse_amd_smi_list(text: str) -> tuple[int, ...]:
-    """Give the kernel's node of each GPU that the tool lists; it does not say what they are."""
+    """Return the kernel's node of each GPU that the tool lists; it does not say what they are."""
     # [{"gpu": 0, "bdf": "0000:c1:00.0", "kfd_id": 45412, "node_id": 1, "partition_id": 0}]
     try:
         listed = json.loads(text)
@@ -147,7 +147,7 @@ def _tool(look: Look, source: str) -> Command:
     return Command(tuple(words))
 
 
-def _kernel(seen: Seen) -> tuple[Agent, ...]:
+def _kernel(seen: SeenEvidence) -> tuple[Agent, ...]:
     nodes = sorted(
         (each for each in seen.starting(f"{NODES}/") if each.outcome == "read"),
         key=lambda each: int(re.sub(r"\D", "", each.source.removeprefix(NODES)) or 0),
@@ -156,25 +156,25 @@ def _kernel(seen: Seen) -> tuple[Agent, ...]:
     return tuple(each for each in agents if each is not None)
 
 
-def _told(seen: Seen) -> tuple[Agent, ...]:
+def _read_tools(seen: SeenEvidence) -> tuple[Agent, ...]:
     return (
-        parse_rocminfo(seen.said(ROCMINFO))
-        or parse_amd_smi(seen.said(AMD_SMI))
-        or parse_enumerator(seen.said(ENUMERATOR))
-        or tuple(Agent(gfx=None) for _ in parse_amd_smi_list(seen.said(AMD_SMI_LIST)))
+        parse_rocminfo(seen.read_output(ROCMINFO))
+        or parse_amd_smi(seen.read_output(AMD_SMI))
+        or parse_enumerator(seen.read_output(ENUMERATOR))
+        or tuple(Agent(gfx=None) for _ in parse_amd_smi_list(seen.read_output(AMD_SMI_LIST)))
     )
 
 
-def _named(kernel: Sequence[Agent], told: Sequence[Agent]) -> tuple[Agent, ...]:
+def _add_names(kernel: Sequence[Agent], told: Sequence[Agent]) -> tuple[Agent, ...]:
     """Take the names from the tools where they list the same GPUs; they do so in the same order."""
     if len(kernel) != len(told):
         return tuple(kernel)
     return tuple(replace(each, name=same.name) for each, same in zip(kernel, told, strict=True))
 
 
-def _permission(seen: Seen) -> Problem | None:
+def _permission(seen: SeenEvidence) -> Problem | None:
     # Unable to open /dev/kfd read-write: Permission denied
-    if not re.search(r"/dev/kfd.*Permission denied", seen.said(ROCMINFO)):
+    if not re.search(r"/dev/kfd.*Permission denied", seen.read_output(ROCMINFO)):
         return None
     message = (
         "this user may not open /dev/kfd: become a member of the groups render and video"
@@ -183,7 +183,7 @@ def _permission(seen: Seen) -> Problem | None:
     return Problem(PERMISSION, ROCMINFO, message)
 
 
-def _override(seen: Seen, kernel: Sequence[Agent], told: Sequence[Agent]) -> Problem | None:
+def _override(seen: SeenEvidence, kernel: Sequence[Agent], told: Sequence[Agent]) -> Problem | None:
     value = seen.variable(OVERRIDE)
     pretended = parse_override(value) if value else None
     if pretended is None or (kernel and all(each.gfx == pretended for each in kernel)):
@@ -199,10 +199,10 @@ def _override(seen: Seen, kernel: Sequence[Agent], told: Sequence[Agent]) -> Pro
     return Problem("gfx-override", OVERRIDE, message)
 
 
-def _without_driver(seen: Seen, problems: list[Problem]) -> tuple[Amd, tuple[Problem, ...]]:
+def _without_driver(seen: SeenEvidence, problems: list[Problem]) -> tuple[Amd, tuple[Problem, ...]]:
     cards = pci.displays(seen, pci.AMD)
-    parts = [pci.amd_integrated(each.device) for each in cards]
-    if any(each.code == PERMISSION for each in problems) or seen.failed(NODES):
+    parts = [pci.find_amd_integrated(each.device) for each in cards]
+    if any(each.code == PERMISSION for each in problems) or seen.has_failed(NODES):
         return Amd(status=Status.UNREADABLE), tuple(problems)
     if not cards:
         return Amd(), tuple(problems)
@@ -224,7 +224,7 @@ def _without_driver(seen: Seen, problems: list[Problem]) -> tuple[Amd, tuple[Pro
 
 
 def _mask(
-    seen: Seen,
+    seen: SeenEvidence,
     nvidia: Nvidia,
     agents: Sequence[Agent],
     devices: tuple[AmdDevice, ...],

@@ -27,7 +27,7 @@ class TorchDevice:
     gfx: str | None = None
 
 
-def asked(host: Host, run: Runner) -> Host:
+def ask_torch(host: Host, run: Runner) -> Host:
     """Fill in the capabilities that are unknown, from the torch of an environment that is there.
 
     The active one is asked first. Its answer is kept as evidence.
@@ -37,7 +37,7 @@ def asked(host: Host, run: Runner) -> Host:
         if python is None:
             continue
         answer = run(question(str(python)), timeout=LIMIT)
-        devices = filled(host.nvidia.devices, parse(answer))
+        devices = fill_capabilities(host.nvidia.devices, parse(answer))
         if devices != host.nvidia.devices:
             evidence = Evidence(
                 f"torch in {environment.path}", "read", answer.out.strip().rpartition("\n")[2]
@@ -57,7 +57,7 @@ def _interpreter(environment: SeenEnvironment) -> Path | None:
 
 
 def question(python: str) -> Command:
-    """Give the command that asks; it writes no byte code into the environment."""
+    """Return the command that asks; it writes no byte code into the environment."""
     argv = (python, "-I", "-B", str(GUEST / "ask_torch_devices.py"))
     return Command(argv, env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
 
@@ -75,7 +75,7 @@ def parse(answer: Completed) -> TorchSays:
     return TorchSays(_devices(answer), complaint(answer.err))
 
 
-def filled(devices: tuple[NvidiaDevice, ...], says: TorchSays) -> tuple[NvidiaDevice, ...]:
+def fill_capabilities(devices: tuple[NvidiaDevice, ...], says: TorchSays) -> tuple[NvidiaDevice, ...]:
     """Fill in capabilities that are unknown, for devices that torch calls by the same name."""
     known = {each.name: each.compute_capability for each in says.devices}
     return tuple(

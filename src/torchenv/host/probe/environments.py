@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torchenv.host.model import Evidence, Problem, SeenEnvironment, WrittenVersion
 from torchenv.host.probe import pythons
-from torchenv.host.probe.sources import Look, Seen, Sources, json_strings
+from torchenv.host.probe.sources import Look, SeenEvidence, Sources, json_strings
 
 SOURCE = "environment "
 
@@ -37,10 +37,10 @@ def look_again(look: Look) -> None:
     """Read what torch the interpreters that answered have of themselves, or from the user's site."""
     first = pythons.first_on_path(look.sources)
     home = look.sources.variables.get("HOME")
-    for answer in pythons.answers(look.seen):
+    for answer in pythons.answers(look.gathered):
         interpreter, prefix = answer.interpreter, Path(answer.prefix)
         on_path = first is not None and os.path.realpath(first) == os.path.realpath(interpreter.path)
-        sites = [(prefix, _installed(prefix, interpreter.minor))]
+        sites = [(prefix, _find_site_packages(prefix, interpreter.minor))]
         if home:
             # The user's own site comes first when that interpreter imports.
             local = Path(home, ".local")
@@ -48,13 +48,13 @@ def look_again(look: Look) -> None:
         for place, directories in sites:
             source = f"{SOURCE}{place}"
             torch = _torch(directories)
-            if torch is not None and source not in look.seen:
+            if torch is not None and source not in look.gathered:
                 said = {"why": "PATH" if on_path else "interpreter", "torch": torch}
                 look.keep(Evidence(source, "read", json.dumps({**said, "python": str(interpreter.version)})))
 
 
-def understand(seen: Seen) -> tuple[tuple[SeenEnvironment, ...], tuple[Problem, ...]]:
-    """Give every environment, the one in use marked, and what to tell about them."""
+def understand(seen: SeenEvidence) -> tuple[tuple[SeenEnvironment, ...], tuple[Problem, ...]]:
+    """Return every environment, the one in use marked, and what to tell about them."""
     problems = []
     found: list[tuple[str, SeenEnvironment]] = []
     for evidence in seen.starting(SOURCE):
@@ -128,7 +128,7 @@ def _keep(look: Look, why: str, prefix: Path) -> None:
     home = re.search(r"^home\s*=\s*(\S.*?)\s*$", cfg or "", re.MULTILINE)
     version = parse_cfg(cfg or "")
     if torch is None and home and version and re.search(r"system-site-packages\s*=\s*true", cfg or ""):
-        torch = _torch(_installed(Path(home[1]).parent, f"{version.major}.{version.minor}"))
+        torch = _torch(_find_site_packages(Path(home[1]).parent, f"{version.major}.{version.minor}"))
     said = {"why": why, "pyvenv.cfg": cfg, "conda-meta": "\n".join(conda), "torch": torch}
     # command = /usr/bin/python3.12 -m venv --without-pip /home/u/old/.venv
     made = re.search(r"^command\s*=.* -m venv (?:.*? )?(/.*?)\s*$", cfg or "", re.MULTILINE)
@@ -141,7 +141,7 @@ def _within(prefix: Path) -> list[Path]:
     return [*prefix.glob("lib*/python3*/site-packages"), prefix / "Lib/site-packages"]
 
 
-def _installed(prefix: Path, minor: str) -> list[Path]:
+def _find_site_packages(prefix: Path, minor: str) -> list[Path]:
     return [
         prefix / f"lib/python{minor}/site-packages",
         prefix / "Lib/site-packages",
@@ -152,7 +152,7 @@ def _installed(prefix: Path, minor: str) -> list[Path]:
 
 
 def _torch(directories: Sequence[Path]) -> str | None:
-    """Give the text that names torch's version: empty if torch is there without it, None if not."""
+    """Return the text that names torch's version: empty if torch is there without it, None if not."""
     for directory in directories:
         text = _text(directory / "torch" / "version.py")
         if text is not None:

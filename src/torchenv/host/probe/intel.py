@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from torchenv.host.model import Intel, IntelDevice, Problem, Status
 from torchenv.host.probe import pci, visible
-from torchenv.host.probe.sources import Look, Seen, json_object
+from torchenv.host.probe.sources import Look, SeenEvidence, json_object
 from torchenv.system.process import Command
 
 XPU_SMI = "xpu-smi discovery -j"
@@ -30,9 +30,9 @@ def look(look: Look) -> dict[str, Command]:
     return {XPU_SMI: Command(tuple(XPU_SMI.split()))}
 
 
-def understand(seen: Seen) -> tuple[Intel, tuple[Problem, ...]]:
+def understand(seen: SeenEvidence) -> tuple[Intel, tuple[Problem, ...]]:
     """Make one answer of everything that was seen; a display device needs no driver to be seen."""
-    told = parse_xpu_smi(seen.said(XPU_SMI))
+    told = parse_xpu_smi(seen.read_output(XPU_SMI))
     names = {each.slot: each.name for each in told}
     on_bus = pci.displays(seen, pci.INTEL)
     seen_by_tool = tuple(pci.Display(each.slot, pci.INTEL, each.device) for each in told)
@@ -69,7 +69,9 @@ def _device(number: int, display: pci.Display, name: str | None) -> IntelDevice:
     return IntelDevice(index=number, name=name or family.name, xpu=family.xpu, integrated=family.integrated)
 
 
-def _mask(seen: Seen, devices: tuple[IntelDevice, ...]) -> tuple[tuple[IntelDevice, ...], Problem | None]:
+def _mask(
+    seen: SeenEvidence, devices: tuple[IntelDevice, ...]
+) -> tuple[tuple[IntelDevice, ...], Problem | None]:
     value = seen.variable("ZE_AFFINITY_MASK")
     # 0.1 is the second tile of the first card.
     cards = None if value is None else re.sub(r"\.\d+", "", value)

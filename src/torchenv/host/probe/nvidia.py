@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from torchenv.host.model import Capability, Evidence, Nvidia, NvidiaDevice, Problem, Status, WrittenVersion
 from torchenv.host.probe import nvidia_smi, pci, visible
-from torchenv.host.probe.sources import Look, Seen, child, json_object
+from torchenv.host.probe.sources import Look, SeenEvidence, child, json_object
 from torchenv.system.process import Command
 
 N = TypeVar("N", int, None)
@@ -68,19 +68,23 @@ def look_again(look: Look) -> dict[str, Command]:
     if answers is not None:
         for source, outcome, text in _apart(answers):
             look.keep(Evidence(source, outcome, text))
-    seen = look.seen
-    unasked = seen.said(QUERY) and not nvidia_smi.parse_query(seen.said(QUERY))
-    if not unasked or nvidia_smi.complaint(seen.said(QUERY)) or "did not answer" in seen.said(QUERY):
+    seen = look.gathered
+    unasked = seen.read_output(QUERY) and not nvidia_smi.parse_query(seen.read_output(QUERY))
+    if (
+        not unasked
+        or nvidia_smi.complaint(seen.read_output(QUERY))
+        or "did not answer" in seen.read_output(QUERY)
+    ):
         return {}
     return {source: _tool(look, source) for source in (OLD_QUERY, XML, SCREEN)}
 
 
-def understand(seen: Seen, *, wsl: bool) -> tuple[Nvidia, tuple[Problem, ...]]:
+def understand(seen: SeenEvidence, *, wsl: bool) -> tuple[Nvidia, tuple[Problem, ...]]:
     """Make one answer of everything that was seen."""
     driver, disagreement = _driver(seen)
     complaints = _complaints(seen, wsl=wsl)
     model = (seen.text(MODEL_FILE) or "").strip("\0\n ")
-    devices = _asked(seen)
+    devices = _choose_source(seen)
     if not complaints:
         devices = devices or _files(seen) or _jetson(model)
     tegra = bool(
@@ -97,8 +101,8 @@ def understand(seen: Seen, *, wsl: bool) -> tuple[Nvidia, tuple[Problem, ...]]:
         complaints.append(disagreement)
     # Windows lends these only where it has a driver of NVIDIA.
     lent = wsl and "libcuda.so.1" in (seen.text(WSL_LIBRARIES) or "").splitlines()
-    if not complaints and (driver or cards or tegra or lent or seen.failed(DRIVER_FILE)):
-        complaints.append(_unexplained(driver, cards, wsl=wsl))
+    if not complaints and (driver or cards or tegra or lent or seen.has_failed(DRIVER_FILE)):
+        complaints.append(_make_problem(driver, cards, wsl=wsl))
     if not complaints:
         return Nvidia(), ()
     return Nvidia(status=Status.UNREADABLE, driver=driver, tegra=tegra), tuple(complaints)
@@ -155,7 +159,7 @@ def _apart(said: str) -> Iterable[tuple[str, str, str]]:
             yield source, "read", json.dumps(answer)
 
 
-def _driver(seen: Seen) -> tuple[WrittenVersion | None, Problem | None]:
+def _driver(seen: SeenEvidence) -> tuple[WrittenVersion | None, Problem | None]:
     kernel = parse_driver_file(seen.text(DRIVER_FILE) or "")
     kernel = kernel or WrittenVersion.read((seen.text(MODULE_FILE) or "").strip())
     if kernel:
@@ -163,48 +167,48 @@ def _driver(seen: Seen) -> tuple[WrittenVersion | None, Problem | None]:
     told = json_object(seen.text(NVML)).get("driver")
     if isinstance(told, str) and (driver := WrittenVersion.read(told)):
         return driver, None
-    rows = [row for source in _queries(seen) for row in nvidia_smi.parse_query(seen.said(source))]
+    rows = [row for source in _queries(seen) for row in nvidia_smi.parse_query(seen.read_output(source))]
     versions = list(dict.fromkeys(row["driver_version"] for row in rows))
     if len(versions) > 1:
         message = f"nvidia-smi names two drivers, {versions[0]} and {versions[1]}"
         return None, Problem("drivers-disagree", QUERY, message)
     if versions:
         return WrittenVersion.read(versions[0] or ""), None
-    log = nvidia_smi.parse_xml(seen.said(XML)) if seen.said(XML) else None
-    return (log and log.driver) or nvidia_smi.parse_screen(seen.said(SCREEN)).driver, None
+    log = nvidia_smi.parse_xml(seen.read_output(XML)) if seen.read_output(XML) else None
+    return (log and log.driver) or nvidia_smi.parse_screen(seen.read_output(SCREEN)).driver, None
 
 
-def _queries(seen: Seen) -> tuple[str, ...]:
+def _queries(seen: SeenEvidence) -> tuple[str, ...]:
     # Another torchenv may have asked for other fields: the text says which they are.
     return tuple(each.source for each in seen.starting("nvidia-smi --query-gpu"))
 
 
-def _asked(seen: Seen) -> tuple[_Known, ...]:
+def _choose_source(seen: SeenEvidence) -> tuple[_Known, ...]:
     """Take the first source that was asked and named a device at all."""
-    parts = {uuid: slices for _, uuid, slices in nvidia_smi.parse_list(seen.said(LIST))}
+    parts = {uuid: slices for _, uuid, slices in nvidia_smi.parse_list(seen.read_output(LIST))}
     for source in (NVML, LIBCUDA):
         told = json_object(seen.text(source)).get("devices")
         if isinstance(told, list) and told:
-            return tuple(_told(number, each, parts) for number, each in enumerate(told))
+            return tuple(_make_known(number, each, parts) for number, each in enumerate(told))
     for source in _queries(seen):
-        if rows := nvidia_smi.parse_query(seen.said(source)):
+        if rows := nvidia_smi.parse_query(seen.read_output(source)):
             return tuple(_row(number, row, parts) for number, row in enumerate(rows))
-    log = nvidia_smi.parse_xml(seen.said(XML)) if seen.said(XML) else None
+    log = nvidia_smi.parse_xml(seen.read_output(XML)) if seen.read_output(XML) else None
     if log:
         return tuple(
             _Known(device=NvidiaDevice(index=number, name=each.name, mig=each.mig), uuid=each.uuid)
             for number, each in enumerate(log.devices)
         )
-    names = nvidia_smi.parse_screen(seen.said(SCREEN)).names
+    names = nvidia_smi.parse_screen(seen.read_output(SCREEN)).names
     return tuple(_Known(device=NvidiaDevice(index=n, name=name)) for n, name in enumerate(names))
 
 
-def _files(seen: Seen) -> tuple[_Known, ...]:
+def _files(seen: SeenEvidence) -> tuple[_Known, ...]:
     files = [each.text for each in seen.starting(f"{GPU_FILES}/") if each.outcome == "read"]
     return tuple(_file(number, text) for number, text in enumerate(files))
 
 
-def _told(number: int, answer: object, parts: Mapping[str, tuple[str, ...]]) -> _Known:
+def _make_known(number: int, answer: object, parts: Mapping[str, tuple[str, ...]]) -> _Known:
     told: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
     uuid = str(told.get("uuid") or "")
     slices = told.get("slices")
@@ -254,7 +258,7 @@ def _jetson(model: str) -> tuple[_Known, ...]:
     return (_Known(device=NvidiaDevice(index=0, name=model)),) if "Jetson" in model else ()
 
 
-def _mask(seen: Seen, devices: tuple[_Known, ...]) -> tuple[tuple[NvidiaDevice, ...], Problem | None]:
+def _mask(seen: SeenEvidence, devices: tuple[_Known, ...]) -> tuple[tuple[NvidiaDevice, ...], Problem | None]:
     named = [
         visible.Named(label=f"GPU {each.device.index} ({each.name})", uuid=each.uuid, parts=each.parts)
         for each in devices
@@ -272,11 +276,11 @@ def _mask(seen: Seen, devices: tuple[_Known, ...]) -> tuple[tuple[NvidiaDevice, 
     return marked, answer.problem
 
 
-def _complaints(seen: Seen, *, wsl: bool) -> list[Problem]:
-    """Say once what several sources complain of."""
+def _complaints(seen: SeenEvidence, *, wsl: bool) -> list[Problem]:
+    """Describe once what several sources complain of."""
     found: dict[str, Problem] = {}
     for source in (NVML, *_queries(seen), SCREEN):
-        said = nvidia_smi.complaint(seen.said(source))
+        said = nvidia_smi.complaint(seen.read_output(source))
         if said is None or said.code in {"smi-missing", *found}:
             continue
         message = said.message
@@ -288,15 +292,19 @@ def _complaints(seen: Seen, *, wsl: bool) -> list[Problem]:
     if found:
         return list(found.values())
     failures = []
-    if seen.failed(NVML):
-        why = json_object(seen.said(NVML)).get("error", seen.said(NVML).removeprefix(LOADED).strip())
+    if seen.has_failed(NVML):
+        why = json_object(seen.read_output(NVML)).get(
+            "error", seen.read_output(NVML).removeprefix(LOADED).strip()
+        )
         failures.append(Problem("nvml-failed", NVML, f"NVML says: {why}"))
-    told = json_object(seen.said(LIBCUDA))
-    if seen.failed(LIBCUDA) and told.get("code") not in _CUDA_SAYS_NOTHING:
-        why = told.get("error", seen.said(LIBCUDA))
+    told = json_object(seen.read_output(LIBCUDA))
+    if seen.has_failed(LIBCUDA) and told.get("code") not in _CUDA_SAYS_NOTHING:
+        why = told.get("error", seen.read_output(LIBCUDA))
         failures.append(Problem("libcuda-failed", LIBCUDA, f"libcuda says: {why}"))
     # A tool that did not understand the question was asked again in other words.
-    answers = [seen.said(source) for source in (*_queries(seen), XML, SCREEN) if seen.said(source)]
+    answers = [
+        seen.read_output(source) for source in (*_queries(seen), XML, SCREEN) if seen.read_output(source)
+    ]
     missing = any(nvidia_smi.complaint(text) for text in answers)
     if answers and not missing and not any(_answers(text) for text in answers):
         last = (answers[0].strip().splitlines() or ["nothing"])[-1]
@@ -312,17 +320,17 @@ def _answers(text: str) -> bool:
     )
 
 
-def _mismatch(seen: Seen) -> str:
+def _mismatch(seen: SeenEvidence) -> str:
     module, _ = _driver(seen)
-    texts = "\n".join(seen.said(source) for source in (*_queries(seen), SCREEN))
-    library = nvidia_smi.library_version(texts) or json_object(seen.said(NVML)).get("library")
+    texts = "\n".join(seen.read_output(source) for source in (*_queries(seen), SCREEN))
+    library = nvidia_smi.library_version(texts) or json_object(seen.read_output(NVML)).get("library")
     return (
         f"the NVIDIA driver was updated by half: the kernel module is {module or 'of one version'}"
         f" and the library {library or 'of another'}; reboot or reload the module, then run again"
     )
 
 
-def _unexplained(driver: WrittenVersion | None, cards: tuple[pci.Display, ...], *, wsl: bool) -> Problem:
+def _make_problem(driver: WrittenVersion | None, cards: tuple[pci.Display, ...], *, wsl: bool) -> Problem:
     if driver is not None:
         message = (
             f"NVIDIA driver {driver} is loaded and no GPU can be asked; a container must be started"

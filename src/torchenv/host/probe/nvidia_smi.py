@@ -41,7 +41,7 @@ class Screen:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Listed:
+class ListedGpu:
     """A GPU of the XML; `virtual` is a slice that a hypervisor gives to this machine."""
 
     name: str
@@ -57,11 +57,11 @@ class Log:
 
     driver: WrittenVersion | None
     cuda: str | None
-    devices: tuple[Listed, ...]
+    devices: tuple[ListedGpu, ...]
 
 
 def query(fields: Sequence[str]) -> tuple[str, ...]:
-    """Give the command that asks for these fields."""
+    """Return the command that asks for these fields."""
     return ("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,nounits")
 
 
@@ -82,9 +82,9 @@ def parse_query(text: str) -> tuple[Mapping[str, str | None], ...]:
             fields = names
             continue
         row = (
-            dict(zip(fields, map(_known, values), strict=True))
+            dict(zip(fields, map(_parse_value, values), strict=True))
             if len(values) == len(fields)
-            else _shaped(values)
+            else _clean_values(values)
         )
         if row.get("name") and re.fullmatch(_SHAPES["driver_version"], row.get("driver_version") or ""):
             rows.append(row)
@@ -114,13 +114,13 @@ def parse_xml(text: str) -> Log | None:
         return None
 
     def said(element: Element, path: str) -> str | None:
-        return _known((element.findtext(path) or "").strip())
+        return _parse_value((element.findtext(path) or "").strip())
 
     return Log(
         WrittenVersion.read(said(log, "driver_version") or ""),
         said(log, "cuda_version"),
         tuple(
-            Listed(
+            ListedGpu(
                 name=said(gpu, "product_name") or "NVIDIA GPU",
                 uuid=said(gpu, "uuid"),
                 architecture=said(gpu, "product_architecture"),
@@ -209,18 +209,18 @@ _SHAPES = {
 }
 
 
-def _shaped(values: Sequence[str]) -> dict[str, str | None]:
+def _clean_values(values: Sequence[str]) -> dict[str, str | None]:
     # 581.42, NVIDIA GeForce RTX 4070 Ti, 8.9
     row: dict[str, str | None] = {}
     for value in values:
         fits = (name for name, shape in _SHAPES.items() if name not in row and re.fullmatch(shape, value))
         name = next(fits, None)
-        if name and _known(value):
+        if name and _parse_value(value):
             row[name] = value
     return row
 
 
-def _known(value: str) -> str | None:
+def _parse_value(value: str) -> str | None:
     # [N/A], [Not Supported], N/A, ERR!, Not Found, [Unknown Error]
     odd = re.fullmatch(r"\[.*\]|N/A|ERR!|Not Found|Not Supported|Unknown Error|None|", value)
     return None if odd else value

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from torchenv.host.model import Evidence
-from torchenv.host.probe.sources import Look, Seen, child
+from torchenv.host.probe.sources import Look, SeenEvidence, child
 from torchenv.system.documents import Table
 from torchenv.system.process import Command
 
@@ -60,9 +60,9 @@ def look(look: Look) -> dict[str, Command]:
     return {}
 
 
-def displays(seen: Seen, vendor: str) -> tuple[Display, ...]:
-    """Give the display devices of one vendor, in the order of the bus."""
-    found = parse_displays(seen.said(_DISPLAYS)) + parse_windows(seen.said(_WINDOWS))
+def displays(seen: SeenEvidence, vendor: str) -> tuple[Display, ...]:
+    """Return the display devices of one vendor, in the order of the bus."""
+    found = parse_displays(seen.read_output(_DISPLAYS)) + parse_windows(seen.read_output(_WINDOWS))
     return tuple(each for each in found if each.vendor == vendor)
 
 
@@ -93,14 +93,14 @@ def intel_family(device: str) -> IntelFamily | None:
     return None
 
 
-def amd_integrated(device: str) -> str | None:
-    """Give the gfx name of an AMD processor's graphics part by its device number such as `164e`."""
+def find_amd_integrated(device: str) -> str | None:
+    """Return the gfx name of an AMD processor's graphics part by its device number such as `164e`."""
     found = (each for each in _ids().tables("amd") if device in each.strings("ids"))
     return next((each.get("gfx", str) for each in found), None)
 
 
-def amd_integrated_gfx() -> frozenset[str]:
-    """Give the gfx names that only processors' graphics parts have."""
+def list_amd_integrated_gfx() -> frozenset[str]:
+    """Return the gfx names that only processors' graphics parts have."""
     return frozenset(each.get("gfx", str) for each in _ids().tables("amd"))
 
 

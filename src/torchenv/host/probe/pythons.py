@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from torchenv.host.model import Interpreter, Problem
-from torchenv.host.probe.sources import GUEST, Look, Seen, Sources
+from torchenv.host.probe.sources import GUEST, Look, SeenEvidence, Sources
 from torchenv.system.process import Command
 
 SOURCE = "python "
@@ -53,13 +53,13 @@ def look(look: Look, named: Path | None = None) -> dict[str, Command]:
 
 def look_again(look: Look) -> dict[str, Command]:
     """Ask the interpreters that Windows' launcher knows and nothing else led to."""
-    asked = {each.source.removeprefix(SOURCE).lower() for each in look.seen.starting(SOURCE)}
-    listed = parse_launcher(look.seen.said(LAUNCHER))
+    asked = {each.source.removeprefix(SOURCE).lower() for each in look.gathered.starting(SOURCE)}
+    listed = parse_launcher(look.gathered.read_output(LAUNCHER))
     return {f"{SOURCE}{path}": _question(path) for path in listed if path.lower() not in asked}
 
 
-def understand(seen: Seen) -> tuple[tuple[Interpreter, ...], tuple[Problem, ...]]:
-    """Give the interpreters that answered, conda's last, and a note on each that did not."""
+def understand(seen: SeenEvidence) -> tuple[tuple[Interpreter, ...], tuple[Problem, ...]]:
+    """Return the interpreters that answered, conda's last, and a note on each that did not."""
     problems = []
     found = []
     for evidence in seen.starting(SOURCE):
@@ -73,8 +73,8 @@ def understand(seen: Seen) -> tuple[tuple[Interpreter, ...], tuple[Problem, ...]
     return tuple(sorted(found, key=lambda each: each.conda)), tuple(problems)
 
 
-def answers(seen: Seen) -> tuple[Answer, ...]:
-    """Give the interpreters that answered, in the order in which they were found."""
+def answers(seen: SeenEvidence) -> tuple[Answer, ...]:
+    """Return the interpreters that answered, in the order in which they were found."""
     found = (parse_answer(each.source.removeprefix(SOURCE), each.text) for each in seen.starting(SOURCE))
     return tuple(each for each in found if each is not None)
 
@@ -107,7 +107,7 @@ def parse_launcher(text: str) -> tuple[str, ...]:
 
 
 def first_on_path(sources: Sources) -> Path | None:
-    """Give what `python` starts, in a venv or not; None where a shim decides at each start."""
+    """Return what `python` starts, in a venv or not; None where a shim decides at each start."""
     for directory in _path(sources):
         if _is_shims(directory):
             return None
@@ -118,13 +118,13 @@ def first_on_path(sources: Sources) -> Path | None:
 
 
 def venv_of(python: Path) -> Path | None:
-    """Give the venv that an interpreter belongs to, as it says itself."""
+    """Return the venv that an interpreter belongs to, as it says itself."""
     inside = (python.parent, python.parent.parent)
     return next((each for each in inside if (each / "pyvenv.cfg").is_file()), None)
 
 
 def python_of(prefix: Path) -> Path:
-    """Give the interpreter of a directory that Python is installed in."""
+    """Return the interpreter of a directory that Python is installed in."""
     return prefix / "python.exe" if os.name == "nt" else prefix / "bin" / "python3"
 
 
@@ -135,11 +135,11 @@ def _question(path: str) -> Command:
 def _candidates(sources: Sources) -> Iterator[Path]:
     for directory in _path(sources):
         if not _is_shims(directory) and not _is_apple_stub(sources, directory):
-            yield from _named_python(directory)
+            yield from _list_named_pythons(directory)
     for prefix in _prefixes(sources):
         if not _is_old(prefix.name):
             python = python_of(prefix)
-            yield from (python,) if python.is_file() else _named_python(python.parent)
+            yield from (python,) if python.is_file() else _list_named_pythons(python.parent)
 
 
 def _path(sources: Sources) -> Iterator[Path]:
@@ -161,8 +161,8 @@ def _is_apple_stub(sources: Sources, directory: Path) -> bool:
     return sources.python["system"] == "darwin" and directory == Path("/usr/bin") and not tools.exists()
 
 
-def _named_python(directory: Path) -> list[Path]:
-    """Give a directory's interpreters, the most exact name first: python3.12, python3, python."""
+def _list_named_pythons(directory: Path) -> list[Path]:
+    """Return a directory's interpreters, the most exact name first: python3.12, python3, python."""
     try:
         names = [each.name for each in os.scandir(directory) if _NAME.fullmatch(each.name)]
     except OSError:
@@ -178,7 +178,7 @@ def _is_old(name: str) -> bool:
 
 
 def _prefixes(sources: Sources) -> Iterator[Path]:
-    """Give the directories that tools install Pythons in."""
+    """Yield the directories that tools install Pythons in."""
     variables = sources.variables
     home = Path(variables.get("HOME") or variables.get("USERPROFILE") or "/nonexistent")
     data = Path(variables.get("XDG_DATA_HOME") or home / ".local/share")

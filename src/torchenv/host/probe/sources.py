@@ -22,7 +22,7 @@ GUEST = Path(__file__).parents[2] / "guest"
 
 
 def this_python() -> Mapping[str, str]:
-    """Say what the running Python knows of its system without asking anything outside."""
+    """Describe what the running Python knows of its system without asking anything outside."""
     said = {"system": platform.system().lower(), "machine": platform.machine().lower()}
     try:
         said["libc"] = os.confstr("CS_GNU_LIBC_VERSION") or ""
@@ -52,15 +52,15 @@ class Sources:
         return cls(run=run, variables=variables, root=root, libraries=False, python=python)
 
     def path(self, name: str) -> Path:
-        """Give the place of an absolute path of the machine."""
+        """Return the place of an absolute path of the machine."""
         return self.root / name.lstrip("/")
 
     def has_program(self, name: str) -> bool:
-        """Answer whether a program of this name is on the `PATH`."""
+        """Return whether a program of this name is on the `PATH`."""
         return shutil.which(name, path=self.variables.get("PATH", "")) is not None
 
 
-class Seen(Mapping[str, Evidence]):
+class SeenEvidence(Mapping[str, Evidence]):
     """Evidence by its source: all that the second half of the probe, which understands, is given."""
 
     def __init__(self, evidence: Iterable[Evidence]) -> None:
@@ -76,26 +76,26 @@ class Seen(Mapping[str, Evidence]):
         return len(self._by_source)
 
     def text(self, source: str) -> str | None:
-        """Give what was read there, or None if it was not there or could not be read."""
+        """Return what was read there, or None if it was not there or could not be read."""
         evidence = self.get(source)
         return evidence.text if evidence and evidence.outcome == "read" else None
 
-    def said(self, source: str) -> str:
-        """Give whatever was printed, also by a program that failed; nothing is an empty text."""
+    def read_output(self, source: str) -> str:
+        """Return whatever was printed, also by a program that failed; nothing is an empty text."""
         evidence = self.get(source)
         return evidence.text if evidence and evidence.outcome != "absent" else ""
 
-    def failed(self, source: str) -> bool:
-        """Answer whether something is there that did not give its answer."""
+    def has_failed(self, source: str) -> bool:
+        """Return whether something is there that did not give its answer."""
         evidence = self.get(source)
         return evidence is not None and evidence.outcome == "failed"
 
     def variable(self, name: str) -> str | None:
-        """Give the value of an environment variable that was set."""
+        """Return the value of an environment variable that was set."""
         return self.text(f"${name}")
 
     def starting(self, prefix: str) -> tuple[Evidence, ...]:
-        """Give every piece whose source starts so, in the order in which they were seen."""
+        """Return every piece whose source starts so, in the order in which they were seen."""
         return tuple(each for source, each in self.items() if source.startswith(prefix))
 
 
@@ -107,16 +107,16 @@ class Look:
         self._evidence: dict[str, Evidence] = {}
 
     @property
-    def seen(self) -> Seen:
+    def gathered(self) -> SeenEvidence:
         """What was seen so far."""
-        return Seen(self._evidence.values())
+        return SeenEvidence(self._evidence.values())
 
     def keep(self, evidence: Evidence) -> None:
         """Keep a piece of evidence, also one that was put together from several looks."""
         self._evidence[evidence.source] = evidence
 
     def take(self, source: str) -> str | None:
-        """Give what was printed there and keep it no longer: it is kept in parts. None if not asked."""
+        """Return what was printed there and keep it no longer: it is kept in parts. None if not asked."""
         evidence = self._evidence.pop(source, None)
         return None if evidence is None else evidence.text
 
@@ -165,7 +165,7 @@ def child(name: str, *arguments: str) -> Command:
 
 
 def json_object(text: str | None) -> Mapping[str, Any]:
-    """Give the JSON object that a text holds; anything else is an empty one."""
+    """Return the JSON object that a text holds; anything else is an empty one."""
     try:
         data = json.loads(text or "{}")
     except (ValueError, RecursionError):
@@ -174,7 +174,7 @@ def json_object(text: str | None) -> Mapping[str, Any]:
 
 
 def json_strings(text: str | None) -> Mapping[str, str]:
-    """Give the strings of the JSON object that a text holds, by their names."""
+    """Return the strings of the JSON object that a text holds, by their names."""
     return {key: value for key, value in json_object(text).items() if isinstance(value, str)}
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from packaging.version import Version
 
 from torchenv.host.model import Apple, Evidence, Libc, Problem, Status, WrittenVersion
-from torchenv.host.probe.sources import Look, Seen, json_object, json_strings
+from torchenv.host.probe.sources import Look, SeenEvidence, json_object, json_strings
 from torchenv.system.process import Command
 
 PYTHON = "this Python"
@@ -36,7 +36,7 @@ class System:
     apple: Apple
 
 
-def told(system: str, machine: str, libc: str = "") -> Evidence:
+def describe_system(system: str, machine: str, libc: str = "") -> Evidence:
     """Write down what the Python that looks knows of its system."""
     said = {"system": system, "machine": machine, "libc": libc}
     return Evidence(PYTHON, "read", json.dumps(said))
@@ -45,7 +45,7 @@ def told(system: str, machine: str, libc: str = "") -> Evidence:
 def look(look: Look) -> dict[str, Command]:
     """Read what files tell; give the programs to be run beside others."""
     python = look.sources.python
-    look.keep(told(python["system"], python["machine"], python["libc"]))
+    look.keep(describe_system(python["system"], python["machine"], python["libc"]))
     if python["system"] == "darwin":
         # Each value by its own line, and a name that is not known does not stop the others.
         return {SYSCTL: Command(("sysctl", *_SYSCTLS)), SW_VERS: Command(("sw_vers",))}
@@ -61,13 +61,13 @@ def look(look: Look) -> dict[str, Command]:
 
 def look_again(look: Look) -> dict[str, Command]:
     """Ask the slow tool for the chip where the quick one does not name it, as under Rosetta."""
-    said = _sysctls(look.seen)
+    said = _sysctls(look.gathered)
     if _is_silicon(said, look.sources.python["machine"]) and not _chip(said):
         return {PROFILER: Command(tuple(PROFILER.split()))}
     return {}
 
 
-def understand(seen: Seen) -> tuple[System, tuple[Problem, ...]]:
+def understand(seen: SeenEvidence) -> tuple[System, tuple[Problem, ...]]:
     """Make one answer of everything that was seen."""
     python = json_strings(seen.text(PYTHON))
     system, machine = python.get("system", "linux"), python.get("machine", "")
@@ -76,7 +76,7 @@ def understand(seen: Seen) -> tuple[System, tuple[Problem, ...]]:
     return System(
         system=system,
         machine=machine,
-        libc=parse_libc(python.get("libc", "")) or parse_libc(seen.said(LDD)),
+        libc=parse_libc(python.get("libc", "")) or parse_libc(seen.read_output(LDD)),
         wsl=is_wsl(seen.text(KERNEL_FILE) or ""),
         container=_in_container(seen),
         apple=Apple(),
@@ -106,7 +106,7 @@ def parse_sw_vers(text: str) -> WrittenVersion | None:
 
 
 def parse_profiler(text: str) -> str | None:
-    """Give the name of the first GPU; Apple's is named as its chip."""
+    """Return the name of the first GPU; Apple's is named as its chip."""
     # {"SPDisplaysDataType": [{"_name": "Apple M3 Pro", "sppci_model": "Apple M3 Pro"}]}
     try:
         model = json_object(text)["SPDisplaysDataType"][0]["sppci_model"]
@@ -115,16 +115,16 @@ def parse_profiler(text: str) -> str | None:
     return model if isinstance(model, str) else None
 
 
-def _in_container(seen: Seen) -> bool:
+def _in_container(seen: SeenEvidence) -> bool:
     said_so = any(seen.text(path) is not None for path in CONTAINER_FILES)
     named = seen.variable("container") or seen.variable("KUBERNETES_SERVICE_HOST")
     group = re.search(r"/(?:docker|lxc|kubepods|containerd|libpod)", seen.text(CGROUP_FILE) or "")
     return bool(said_so or named or group)
 
 
-def _sysctls(seen: Seen) -> dict[str, str]:
+def _sysctls(seen: SeenEvidence) -> dict[str, str]:
     # hw.optional.arm64: 1
-    return dict(re.findall(r"^([\w.]+): (.+)$", seen.said(SYSCTL), re.MULTILINE))
+    return dict(re.findall(r"^([\w.]+): (.+)$", seen.read_output(SYSCTL), re.MULTILINE))
 
 
 def _is_silicon(said: Mapping[str, str], machine: str) -> bool:
@@ -139,12 +139,12 @@ def _chip(text: Mapping[str, str]) -> str | None:
     return brand if brand.startswith("Apple") else None
 
 
-def _mac(seen: Seen, machine: str) -> tuple[System, tuple[Problem, ...]]:
+def _mac(seen: SeenEvidence, machine: str) -> tuple[System, tuple[Problem, ...]]:
     said = _sysctls(seen)
-    macos = parse_sw_vers(seen.said(SW_VERS))
+    macos = parse_sw_vers(seen.read_output(SW_VERS))
     if not _is_silicon(said, machine):
         return System(system="darwin", machine=machine, macos=macos, apple=Apple()), ()
-    apple = Apple(status=Status.FOUND, chip=_chip(said) or parse_profiler(seen.said(PROFILER)))
+    apple = Apple(status=Status.FOUND, chip=_chip(said) or parse_profiler(seen.read_output(PROFILER)))
     system = System(system="darwin", machine="arm64", macos=macos, apple=apple)
     if machine == "arm64":
         return system, ()
