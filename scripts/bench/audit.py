@@ -21,7 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from torchenv.actions.audit import audit
-from torchenv.audit import Breakages
+from torchenv.audit import read_breakages
+from torchenv.catalogue import resources
 
 GOAL = 1.5
 
@@ -35,8 +36,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         corpus = Path(place)
         count = copy_python(options.folder, corpus, options.most)
-        data = Path(__file__).parents[2] / "src/torchenv/catalogue/data/breakages.toml"
-        breakages = Breakages.read(data.read_text(), str(data))
+        breakages = read_breakages(resources.section("audit"), resources.catalogue())
         findings = len(audit([corpus], breakages).findings)
         audits, compiles = best(
             options.repeat, lambda: audit([corpus], breakages), lambda: compile_all(corpus)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import torchenv
 from torchenv.actions.audit import audit
-from torchenv.audit import Breakages, Unread
+from torchenv.audit import Breakages, Unread, read_breakages
+from torchenv.catalogue import resources
 from torchenv.errors import InputError
 
 RELOAD = "import importlib, torch\nimportlib.reload(torch)\n"
@@ -16,9 +16,7 @@ RELOAD = "import importlib, torch\nimportlib.reload(torch)\n"
 
 @pytest.fixture(scope="module")
 def breakages() -> Breakages:
-    (package,) = torchenv.__path__
-    data = Path(package) / "catalogue" / "data" / "breakages.toml"
-    return Breakages.read(data.read_text(encoding="utf-8"), "breakages.toml")
+    return read_breakages(resources.section("audit"), resources.catalogue())[0]
 
 
 def write(folder: Path, name: str, text: str = RELOAD) -> Path:
@@ -32,7 +30,7 @@ def test_a_folder_is_read_in_the_order_of_its_names(tmp_path: Path, breakages: B
     names = ["b.py", "a.py", "deep/er/c.py", "notes.rst", "data.bin"]
     for name in names:
         write(tmp_path, name)
-    report = audit([tmp_path], breakages)
+    report = audit([tmp_path], [breakages])
     found = [Path(each.path).relative_to(tmp_path).as_posix() for each in report.findings]
     assert found == ["a.py", "b.py", "deep/er/c.py"]
     assert report.files == 4
@@ -43,54 +41,54 @@ def test_what_is_not_the_users_own_is_passed_over(tmp_path: Path, breakages: Bre
         write(tmp_path, name)
     write(tmp_path, "env/pyvenv.cfg", "")
     write(tmp_path, ".github/workflows/test.yml", "runs-on: macos-14\n")
-    report = audit([tmp_path], breakages)
+    report = audit([tmp_path], [breakages])
     assert [each.rule for each in report.findings] == ["mps-floor"]
-    named = audit([tmp_path / "env"], breakages)
+    named = audit([tmp_path / "env"], [breakages])
     assert [each.rule for each in named.findings] == ["torch-reload"]
 
 
 def test_a_link_to_a_folder_is_not_followed(tmp_path: Path, breakages: Breakages) -> None:
     write(tmp_path, "code/a.py")
     (tmp_path / "code" / "again").symlink_to(tmp_path / "code")
-    assert len(audit([tmp_path], breakages).findings) == 1
+    assert len(audit([tmp_path], [breakages]).findings) == 1
 
 
 def test_a_path_that_is_named_twice_is_read_once(tmp_path: Path, breakages: Breakages) -> None:
     path = write(tmp_path, "a.py")
-    assert audit([path, tmp_path, path], breakages).files == 1
+    assert audit([path, tmp_path, path], [breakages]).files == 1
 
 
 def test_a_path_that_is_not_there_is_refused(tmp_path: Path, breakages: Breakages) -> None:
     with pytest.raises(InputError) as error:
-        audit([tmp_path / "a.py"], breakages)
+        audit([tmp_path / "a.py"], [breakages])
     assert error.value.message == f"{tmp_path}/a.py: there is no such file or folder"
 
 
 def test_a_file_that_no_rule_reads_is_refused_by_name(tmp_path: Path, breakages: Breakages) -> None:
     path = write(tmp_path, "weights.bin")
     with pytest.raises(InputError) as error:
-        audit([path], breakages)
+        audit([path], [breakages])
     assert error.value.message == f"{path}: no rule reads this kind of file"
 
 
 def test_a_file_that_cannot_be_judged_is_in_the_report(tmp_path: Path, breakages: Breakages) -> None:
     path = write(tmp_path, "a.py", RELOAD + "(")
     why = "not Python: line 3: '(' was never closed"
-    assert audit([tmp_path], breakages).unread == (Unread(path.as_posix(), why),)
+    assert audit([tmp_path], [breakages]).unread == (Unread(path.as_posix(), why),)
 
 
 def test_many_processes_find_what_one_does(tmp_path: Path, breakages: Breakages) -> None:
     for number in range(450):
         write(tmp_path, f"{number % 7}/{number}.py", RELOAD if number % 50 == 0 else "")
     write(tmp_path, "bad.py", RELOAD + "(")
-    alone = audit([tmp_path], breakages, workers=1)
+    alone = audit([tmp_path], [breakages], workers=1)
     assert len(alone.findings) == 9
-    assert audit([tmp_path], breakages, workers=2) == alone
+    assert audit([tmp_path], [breakages], workers=2) == alone
 
 
 def test_a_link_that_leads_to_itself_is_no_file(tmp_path: Path, breakages: Breakages) -> None:
     write(tmp_path, "a.py")
     (tmp_path / "loop.py").symlink_to(tmp_path / "loop.py")
-    assert audit([tmp_path], breakages).files == 1
+    assert audit([tmp_path], [breakages]).files == 1
     with pytest.raises(InputError, match="there is no such file or folder"):
-        audit([tmp_path / "loop.py"], breakages)
+        audit([tmp_path / "loop.py"], [breakages])

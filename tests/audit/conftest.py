@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from io import BytesIO
-from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-import torchenv
-from torchenv.audit import RULES, Breakages, FileKind, Unread, audit_content, audit_native, kind_of
+from torchenv.audit import (
+    RULES,
+    Breakages,
+    FileKind,
+    Unread,
+    audit_content,
+    audit_native,
+    kind_of,
+    read_breakages,
+)
+from torchenv.catalogue import resources
 
 Found = Callable[[str, str, str | bytes], list[str]]
 
 
 @pytest.fixture(scope="session")
 def breakages() -> Breakages:
-    (package,) = torchenv.__path__
-    data = Path(package) / "catalogue" / "data" / "breakages.toml"
-    return Breakages.read(data.read_text(encoding="utf-8"), "breakages.toml", "2.15.0")
+    return read_breakages(resources.section("audit"), resources.catalogue())[0]
 
 
 @pytest.fixture
@@ -32,9 +38,9 @@ def found(breakages: Breakages) -> Found:
         assert kind in asked.kinds, f"{rule} does not read {path}"
         data = dedent(content).encode() if isinstance(content, str) else content
         if kind is FileKind.NATIVE:
-            result = audit_native(path, BytesIO(data), breakages, [asked])
+            result = audit_native(path, BytesIO(data), [breakages], [asked])
         else:
-            result = audit_content(path, kind, data, breakages, [asked])
+            result = audit_content(path, kind, data, [breakages], [asked])
         assert not isinstance(result, Unread), result.why
         return [f"{each.line}:{each.column} {each.severity}" for each in result]
 

@@ -18,13 +18,15 @@ from torchenv.audit import (
     Unread,
     audit_content,
     kind_of,
+    read_breakages,
 )
 from torchenv.audit.rule import needle_test
+from torchenv.catalogue import resources
 from torchenv.errors import InputError
 
 
 def rules_of(content: str, breakages: Breakages, kind: FileKind = FileKind.PYTHON) -> list[str]:
-    result = audit_content("a.py", kind, content.encode(), breakages)
+    result = audit_content("a.py", kind, content.encode(), [breakages])
     assert not isinstance(result, Unread), result.why
     return [each.rule for each in result]
 
@@ -63,14 +65,14 @@ def test_other_languages_suppress_in_their_own_comments(breakages: Breakages) ->
 
 def test_columns_count_letters_and_not_bytes(breakages: Breakages) -> None:
     code = 'import torch\nname = "größe"; d = torch.device("mps")\n'.encode()
-    result = audit_content("a.py", FileKind.PYTHON, code, breakages)
+    result = audit_content("a.py", FileKind.PYTHON, code, [breakages])
     assert not isinstance(result, Unread)
     assert [(each.line, each.column) for each in result] == [(2, 21)]
 
 
 def test_a_finding_says_why_and_what_to_do(breakages: Breakages) -> None:
     content = b"torch==2.15.0+cu126\n"
-    assert audit_content("requirements.txt", FileKind.REQUIREMENTS, content, breakages) == (
+    assert audit_content("requirements.txt", FileKind.REQUIREMENTS, content, [breakages]) == (
         Finding(
             path="requirements.txt",
             line=1,
@@ -97,20 +99,20 @@ def test_a_finding_says_why_and_what_to_do(breakages: Breakages) -> None:
 def test_a_file_that_cannot_be_judged_is_told(
     breakages: Breakages, kind: FileKind, content: str, why: str
 ) -> None:
-    result = audit_content("it", kind, content.encode(), breakages)
+    result = audit_content("it", kind, content.encode(), [breakages])
     assert isinstance(result, Unread)
     assert result.why.startswith(why)
 
 
 def test_a_file_that_no_rule_can_hit_is_not_parsed(breakages: Breakages) -> None:
-    assert audit_content("a.py", FileKind.PYTHON, b"this is ( not Python", breakages) == ()
+    assert audit_content("a.py", FileKind.PYTHON, b"this is ( not Python", [breakages]) == ()
 
 
 def test_a_cell_that_is_not_python_does_not_hide_the_others(breakages: Breakages) -> None:
     cells = ["this is ( not Python", "import torch", "%matplotlib inline\nd = torch.device('mps')"]
     listed = ",\n".join(f'{{"cell_type": "code", "source": {quoted(each)}}}' for each in cells)
     notebook = f'{{"cells": [{listed}]}}'
-    result = audit_content("a.ipynb", FileKind.NOTEBOOK, notebook.encode(), breakages)
+    result = audit_content("a.ipynb", FileKind.NOTEBOOK, notebook.encode(), [breakages])
     assert not isinstance(result, Unread)
     assert [(each.rule, each.line) for each in result] == [("mps-floor", 3)]
 
@@ -122,15 +124,18 @@ def quoted(text: str) -> str:
 
 
 def test_every_fact_of_a_rule_gets_past_its_needles(breakages: Breakages) -> None:
+    nccl, nested = breakages.nccl, breakages.nested
+    assert nccl is not None
+    assert nested is not None
     named = {
         "removed-name": [*breakages.removed_names, *breakages.removed_members],
         "removed-header": breakages.removed_headers,
         "checkpoint-trainer": [each.call for each in breakages.trainers],
         "companion": [f"{each.name} {each.refuses}" for each in breakages.companions],
-        "nccl-legacy": [breakages.nccl.legacy],
-        "nccl-switch": [breakages.nccl.switch],
-        "nccl-settings": [breakages.nccl.settings],
-        "nested-load": [f"{each} load" for each in breakages.nested.makers],
+        "nccl-legacy": [nccl.legacy],
+        "nccl-switch": [nccl.switch],
+        "nccl-settings": [nccl.settings],
+        "nested-load": [f"{each} load" for each in nested.makers],
         "removed-label": [f"torch==2.15.0+{each}" for each in breakages.left],
     }
     rules = {each.name: each for each in RULES}
@@ -138,7 +143,7 @@ def test_every_fact_of_a_rule_gets_past_its_needles(breakages: Breakages) -> Non
         for fact in facts:
             rule = rules[name]
             kind = next(iter(rule.kinds))
-            assert rule.may_hit(kind, needle_test(fact.encode())), f"{name}: {fact}"
+            assert rule.may_hit(kind, needle_test(fact.encode()), breakages), f"{name}: {fact}"
 
 
 FRAGMENTS = [
@@ -161,7 +166,7 @@ def test_any_file_is_judged_or_told_and_never_stops_the_audit(
     breakages: Breakages, kind: FileKind, parts: list[str]
 ) -> None:
     everything = [replace(rule, kinds=frozenset(FileKind), needles=((),)) for rule in RULES]
-    result = audit_content("it", kind, "".join(parts).encode(), breakages, everything)
+    result = audit_content("it", kind, "".join(parts).encode(), [breakages], everything)
     assert isinstance(result, Unread | tuple)
 
 
@@ -176,11 +181,16 @@ def test_every_rule_has_its_own_name_and_its_own_tests() -> None:
 
 def test_the_facts_are_of_one_release_and_an_unknown_one_is_refused(breakages: Breakages) -> None:
     assert str(breakages.version) == "2.15.0"
-    text = 'schema = 1\n[[release]]\nversion = "2.15.0"\n'
+    assert (str(breakages.before), breakages.default_backend, breakages.mps_macos) == ("2.14.1", "cu132", 15)
+    assert (breakages.pythons[0], breakages.dropped_pythons[-1]) == ("3.11", "3.10")
+    assert breakages.removed_gfx == {"9.0.0": "gfx900", "9.0.6": "gfx906"}
+    assert breakages.removed_gfx_backend == "rocm7.2"
+    assert (breakages.left["cu126"], breakages.left["cu128"]) == ("2.14.1", "2.11.0")
+    assert (breakages.left["rocm7.2"], breakages.left["cu118"]) == ("2.14.1", "2.7.1")
     with pytest.raises(InputError) as error:
-        Breakages.read(text, "breakages.toml", "2.99")
+        read_breakages(resources.section("audit"), resources.catalogue(), "2.99")
     assert error.value.message == "breakages.toml: nothing is known of what torch 2.99 breaks"
-    assert error.value.hint == "audit for one of 2.15.0"
+    assert error.value.hint == "audit for 2.15.0"
 
 
 def test_a_report_gives_what_matters_as_much_as_asked() -> None:

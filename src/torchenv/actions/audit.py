@@ -37,7 +37,7 @@ Outcome = tuple[tuple[Finding, ...], tuple[Unread, ...]]
 
 def audit(
     paths: Sequence[Path],
-    breakages: Breakages,
+    breakages: Sequence[Breakages],
     *,
     workers: int | None = None,
     rules: Sequence[Rule] = RULES,
@@ -45,7 +45,8 @@ def audit(
     """Audit files, and folders with all that is below them; nothing of theirs is run.
 
     Virtual environments inside a folder are passed over; one that is named is not. `workers` is
-    the number of processes, by default one for each core. Raises `InputError` where a path does
+    the number of processes, by default one for each core; `breakages` begins with the release that is
+    audited for. Raises `InputError` where a path does
     not exist.
     """
     files = list(dict.fromkeys(each for path in paths for each in _files(path)))
@@ -56,7 +57,7 @@ def audit(
     else:
         outcomes = list(_on_every_core(batches, breakages, rules, workers))
     return AuditReport(
-        release=str(breakages.version),
+        release=str(breakages[0].version),
         files=len(files),
         findings=tuple(each for found, _ in outcomes for each in found),
         unread=tuple(each for _, unread in outcomes for each in unread),
@@ -64,7 +65,7 @@ def audit(
 
 
 def audit_files(
-    files: Sequence[tuple[Path, FileKind]], breakages: Breakages, rules: Sequence[Rule]
+    files: Sequence[tuple[Path, FileKind]], breakages: Sequence[Breakages], rules: Sequence[Rule]
 ) -> Outcome:
     """Audit some files, one after the other."""
     findings: list[Finding] = []
@@ -79,7 +80,7 @@ def audit_files(
 
 
 def _audit_file(
-    path: Path, kind: FileKind, breakages: Breakages, rules: Sequence[Rule]
+    path: Path, kind: FileKind, breakages: Sequence[Breakages], rules: Sequence[Rule]
 ) -> tuple[Finding, ...] | Unread:
     name = path.as_posix()
     try:
@@ -93,7 +94,7 @@ def _audit_file(
 
 def _on_every_core(
     batches: Sequence[Sequence[tuple[Path, FileKind]]],
-    breakages: Breakages,
+    breakages: Sequence[Breakages],
     rules: Sequence[Rule],
     workers: int,
 ) -> Iterator[Outcome]:
@@ -104,7 +105,15 @@ def _on_every_core(
     # A spawned process inherits no thread and no lock, on every system alike. Trees hold no cycles:
     # the collector would only look through them again and again.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=gc.disable) as pool:
-        yield from pool.map(partial(audit_files, breakages=breakages, rules=rules), batches)
+        names = frozenset(rule.name for rule in rules)
+        yield from pool.map(partial(_audit_batch, breakages=breakages, names=names), batches)
+
+
+def _audit_batch(
+    files: Sequence[tuple[Path, FileKind]], breakages: Sequence[Breakages], names: frozenset[str]
+) -> Outcome:
+    # Rules hold functions, which do not travel between processes; their names do.
+    return audit_files(files, breakages, [rule for rule in RULES if rule.name in names])
 
 
 def _files(path: Path) -> Iterator[tuple[Path, FileKind]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, BinaryIO
 
-from torchenv.audit.breakages import Breakages
+from torchenv.audit.breakages import Breakages, read_breakages
 from torchenv.audit.findings import AuditReport, Finding, Severity, TextPlace, Unread
 from torchenv.audit.native import read_native
 from torchenv.audit.rule import Hit, Rule, needle_test
@@ -30,6 +30,7 @@ __all__ = [
     "audit_content",
     "audit_native",
     "kind_of",
+    "read_breakages",
 ]
 
 # train.py:  dist.init_process_group("nccl")  # torchenv: ignore[one-device, nccl-rewritten]
@@ -40,20 +41,22 @@ def audit_content(
     path: str,
     kind: FileKind,
     content: bytes,
-    breakages: Breakages,
+    breakages: Sequence[Breakages],
     rules: Sequence[Rule] = RULES,
 ) -> tuple[Finding, ...] | Unread:
-    """Read one file that is not compiled and ask each rule that can matter to it."""
+    """Read one file that is not compiled and ask each rule that can matter to it.
+
+    `breakages` begins with the release that is audited for; those on the way to it follow.
+    """
     holds = needle_test(content)
-    asked = [rule for rule in rules if rule.may_hit(kind, holds)]
+    asked = [(rule, facts) for facts in breakages for rule in rules if rule.may_hit(kind, holds, facts)]
     if not asked:
         return ()
     # Most files end above, and need none of the readers.
     from torchenv.audit.readers import read
 
     try:
-        source = read(path, kind, content, breakages)
-        return _findings(source, asked, breakages)
+        return _findings(read(path, kind, content, breakages[0]), asked)
     except ValueError as error:
         return Unread(path, str(error))
     except RecursionError:
@@ -61,23 +64,24 @@ def audit_content(
 
 
 def audit_native(
-    path: str, stream: BinaryIO, breakages: Breakages, rules: Sequence[Rule] = RULES
+    path: str, stream: BinaryIO, breakages: Sequence[Breakages], rules: Sequence[Rule] = RULES
 ) -> tuple[Finding, ...] | Unread:
     """Read a compiled library, however large: only its dynamic tables are read."""
     try:
-        native = read_native(stream)
+        libraries = sorted({lost.library for facts in breakages for lost in facts.unbundled})
+        native = read_native(stream, libraries)
     except ValueError as error:
         return Unread(path, str(error))
-    asked = [rule for rule in rules if FileKind.NATIVE in rule.kinds]
-    return _findings(Source(path=path, kind=FileKind.NATIVE, native=native), asked, breakages)
+    asked = [(rule, facts) for facts in breakages for rule in rules if FileKind.NATIVE in rule.kinds]
+    return _findings(Source(path=path, kind=FileKind.NATIVE, native=native), asked)
 
 
-def _findings(source: Source, rules: Sequence[Rule], breakages: Breakages) -> tuple[Finding, ...]:
+def _findings(source: Source, asked: Sequence[tuple[Rule, Breakages]]) -> tuple[Finding, ...]:
     suppressed = _find_suppressions(source.text)
     found = {
         _finding(source, rule, hit)
-        for rule in rules
-        for hit in rule.find(source, breakages)
+        for rule, facts in asked
+        for hit in rule.find(source, facts)
         if not any(rule.name in suppressed.get(line, ()) for line in hit.place.lines())
     }
     return tuple(sorted(found, key=lambda each: (each.line, each.column, each.rule, each.why)))

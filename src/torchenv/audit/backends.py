@@ -39,7 +39,7 @@ def is_backend(module: Module, node: ast.expr, scope: Scope) -> bool:
 
 def find_nested_makers(module: Module, breakages: Breakages) -> list[tuple[ast.Call, Scope]]:
     """Return the calls that make nested tensors."""
-    return module.calls(*breakages.nested.makers)
+    return module.calls(*breakages.nested.makers) if breakages.nested else []
 
 
 def _is_nccl(backend: object) -> bool:

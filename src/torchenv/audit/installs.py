@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from torchenv.audit.findings import TextPlace
 
-FAMILY = frozenset({"torch", "torchvision", "torchaudio"})
-
 # https://download.pytorch.org/whl/cu126, https://mirror.example/pytorch-wheels/rocm7.2/
 _INDEX = re.compile(
     r"(?:pytorch\.org/whl|/pytorch-wheels|/pytorch/whl)/(cu\d+|rocm\d+(?:\.\d+)+|cpu|xpu)(?![\w.])"
@@ -85,8 +83,9 @@ class InstallCommand:
     asked: tuple[NamedRequirement, ...] = ()
     indexes: tuple[IndexReference, ...] = ()
 
-    def family(self) -> tuple[NamedRequirement, ...]:
-        return tuple(each for each in self.asked if each.name in FAMILY)
+    def family(self, names: frozenset[str]) -> tuple[NamedRequirement, ...]:
+        """Return what is asked for of torch's family, which has these names."""
+        return tuple(each for each in self.asked if each.name in names)
 
 
 def parse_requirement(text: str, place: TextPlace) -> NamedRequirement | None:

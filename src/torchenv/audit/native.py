@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _MAGIC = b"\x7fELF"
-_CURAND = b"curand"
 
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """The libraries it needs, where it looks for them, and the symbols of cuRAND it lacks."""
+    """The libraries it needs, where it looks for them, and the symbols of lost libraries that it lacks."""
 
     needed: tuple[str, ...] = ()
     search: tuple[str, ...] = ()
     undefined: tuple[str, ...] = ()
 
 
-def read_native(stream: BinaryIO) -> Native | None:
+def read_native(stream: BinaryIO, libraries: Sequence[str]) -> Native | None:
     """Read a shared library; None where the file is not ELF or not linked dynamically.
+
+    `libraries` are those whose symbols matter, such as `curand`; without a word of them it needs nothing.
 
     Raises `ValueError` where the tables are damaged. Only the dynamic tables are read, however
     large the file is.
@@ -32,17 +36,18 @@ def read_native(stream: BinaryIO) -> Native | None:
     from elftools.elf.elffile import ELFFile
 
     try:
-        return _read(ELFFile(stream))
+        return _read(ELFFile(stream), libraries)
     except (ELFError, ConstructError, UnicodeDecodeError, OverflowError, TypeError) as error:
         raise ValueError(f"damaged ELF file: {error}") from None
 
 
-def _read(elf: Any) -> Native | None:
+def _read(elf: Any, libraries: Sequence[str]) -> Native | None:
     dynamic = next((s for s in elf.iter_segments() if s["p_type"] == "PT_DYNAMIC"), None)
     if dynamic is None:
         return None
     # Every name that matters stands in one table of strings; without the word in it, all is said.
-    if _CURAND not in _strings(elf, dynamic):
+    strings = _strings(elf, dynamic)
+    if not any(library.encode() in strings for library in libraries):
         return Native()
     tags = list(dynamic.iter_tags())
     needed = tuple(tag.needed for tag in tags if tag.entry.d_tag == "DT_NEEDED")
@@ -52,13 +57,15 @@ def _read(elf: Any) -> Native | None:
         if tag.entry.d_tag in {"DT_RPATH", "DT_RUNPATH"}
         for path in (getattr(tag, "rpath", None) or tag.runpath).split(":")
     )
+    # A function of a library is named for it and goes on with a capital: curandCreateGenerator.
+    symbols = re.compile(rf"(?:{'|'.join(map(re.escape, libraries))})[A-Z]")
     table = elf.get_section_by_name(".dynsym") or dynamic
     undefined = tuple(
         symbol.name
         for symbol in table.iter_symbols()
         if symbol["st_shndx"] == "SHN_UNDEF"
         and symbol["st_info"]["bind"] != "STB_WEAK"
-        and re.match(r"curand[A-Z]", symbol.name)
+        and symbols.match(symbol.name)
     )
     return Native(needed, search, undefined)
 

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 # importlib.resources would cost 35 ms of every start.
 _PACKAGE = Path(__file__).parent
 CATALOGUE = _PACKAGE / "data" / "catalogue.toml"
-BREAKAGES = _PACKAGE / "data" / "breakages.toml"
+# What else is known of releases; a user's catalogue lays a table of this name over each.
+SECTIONS = {
+    "audit": _PACKAGE / "data" / "breakages.toml",
+    "checkpoints": _PACKAGE / "data" / "checkpoint-rules.toml",
+}
 
 # The key by which an entry of a list of tables is known again in the user's file.
 _IDENTITY = {
@@ -24,6 +28,8 @@ _IDENTITY = {
     "companion": "name",
     "generation": "name",
     "kernel-rule": "below",
+    "trainer": "call",
+    "unbundled": "library",
 }
 
 
@@ -43,8 +49,24 @@ def catalogue(own: Path | None = None) -> Catalogue:
         return parse(packaged)
     document = Table.from_toml(_read(own), str(own))
     document.schema(SCHEMA, remedy=f"write `schema = {SCHEMA}` at its top")
-    merged = lay_over(packaged.raw(), document.raw())
+    written = {key: value for key, value in document.raw().items() if key not in SECTIONS}
+    merged = lay_over(packaged.raw(), written)
     return parse(Table(merged, f"{own}, over the packaged {CATALOGUE.name}"))
+
+
+def section(name: str, own: Path | None = None) -> Table:
+    """Return what is known of releases beside the catalogue: `audit` or `checkpoints`, as one document.
+
+    A user's catalogue file may hold a table of this name; it is laid over the packaged file, entry by
+    entry, as the rest of the catalogue is. Raises `InputError` where a file cannot be read.
+    """
+    packaged = SECTIONS[name]
+    document = Table.from_toml(packaged.read_text(encoding="utf-8"), packaged.name)
+    if own is None:
+        return document
+    written = Table.from_toml(_read(own), str(own)).table(name)
+    source = f"{own} [{name}], over the packaged {packaged.name}"
+    return Table(lay_over(document.raw(), written.raw()), source)
 
 
 def catalogue_digest(own: Path | None = None) -> str:

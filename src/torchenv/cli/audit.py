@@ -47,6 +47,9 @@ def run(arguments: Namespace, context: Context) -> int:
 def audit_paths(paths: Sequence[str]) -> AuditReport:
     """Audit what the user named, under the names that the user gave."""
     from torchenv.actions.audit import audit
-    from torchenv.audit import Breakages
+    from torchenv.audit import read_breakages
+    from torchenv.catalogue import resources
 
-    return audit([Path(each) for each in paths], Breakages.read_packaged())
+    return audit(
+        [Path(each) for each in paths], read_breakages(resources.section("audit"), resources.catalogue())
+    )

@@ -98,18 +98,18 @@ def test_a_file_that_is_not_elf_is_passed_over(found: Found) -> None:
 
 @pytest.mark.parametrize("kept", [5, 20, 63, 100])
 def test_a_library_cut_short_is_told_and_stops_nothing(breakages: Breakages, kept: int) -> None:
-    result = audit_native("mine.so", BytesIO(library()[:kept]), breakages)
+    result = audit_native("mine.so", BytesIO(library()[:kept]), [breakages])
     assert isinstance(result, Unread)
     assert result.why.startswith("damaged ELF file")
 
 
 def test_a_library_that_never_says_curand_is_not_read_further() -> None:
-    native = read_native(BytesIO(library(needed=("libc.so.6",), undefined=("malloc",))))
+    native = read_native(BytesIO(library(needed=("libc.so.6",), undefined=("malloc",))), ["curand"])
     assert native is not None
     assert native.needed == ()
 
 
 def read(content: bytes, breakages: Breakages) -> list[str]:
-    result = audit_native("mine.so", BytesIO(content), breakages)
+    result = audit_native("mine.so", BytesIO(content), [breakages])
     assert not isinstance(result, Unread)
     return [f"{each.severity}: {each.why}" for each in result]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torchenv.audit.findings import Severity
 from torchenv.audit.modules import Module, argument
-from torchenv.audit.rule import Hit, Rule
+from torchenv.audit.rule import Hit, Rule, only_where
 from torchenv.audit.sources import CODE, Source
 from torchenv.audit.walking import place_of
 
@@ -23,9 +23,9 @@ _PACKAGE = "torch.distributed.checkpoint"
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     module = source.module
-    if module is None:
-        return
     facts = breakages.checkpoint
+    if module is None or facts is None:
+        return
     saves = module.calls(*(f"{_PACKAGE}.{name}" for name in facts.savers))
     # A save says it once; its writer and planner are told only where the save is elsewhere.
     calls = saves or module.calls(*(f"{_PACKAGE}.{name}" for name in facts.writers))
@@ -62,7 +62,8 @@ RULE = Rule(
     severity=Severity.WARNING,
     kinds=CODE,
     # "distributed" alone stands in every licence, and "checkpoint" in every docstring.
-    needles=(
+    needles=only_where(
+        lambda breakages: breakages.checkpoint,
         (b"distributed.checkpoint",),
         (b"torch.distributed as", b".checkpoint."),
         (b"torch.distributed import", b"checkpoint", _imports("torch.distributed", "checkpoint")),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torchenv.audit.findings import Severity
 from torchenv.audit.modules import UNKNOWN, Module, argument, is_open
-from torchenv.audit.rule import Hit, Rule
+from torchenv.audit.rule import Hit, Needles, Rule
 from torchenv.audit.sources import CODE, CONFIGURATION, Source
 from torchenv.audit.walking import place_of
 
@@ -48,18 +48,20 @@ def _shards(module: Module, call: ast.Call, scope: Scope, trainer: Trainer) -> b
     return not known.isdisjoint(trainer.values)
 
 
+def _needles(breakages: Breakages) -> Needles:
+    if not breakages.trainers:
+        return ()
+    # The name of a class; of a function such as `dist_checkpointing.save` the module, which says more.
+    parts = (trainer.call.split(".") for trainer in breakages.trainers)
+    words = {each[-1] if each[-1][0].isupper() else each[-2] for each in parts}
+    return (*((word.encode(),) for word in sorted(words)), (b"fsdp_state_dict_type",))
+
+
 RULE = Rule(
     name="checkpoint-trainer",
     title="A trainer that writes distributed checkpoints",
     severity=Severity.WARNING,
     kinds=CODE | CONFIGURATION,
-    needles=(
-        (b"FSDPStrategy",),
-        (b"ModelParallelStrategy",),
-        (b"FullyShardedDataParallelPlugin",),
-        (b"DistributedCheckpointer",),
-        (b"dist_checkpointing",),
-        (b"fsdp_state_dict_type",),
-    ),
+    needles=_needles,
     find=find,
 )

@@ -28,8 +28,7 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
                 if any(companion.refuses.contains(v.version.removesuffix(".*")) for v in pins):
                     yield Hit(
                         each.place,
-                        f"`{each}` beside `{torch[0]}` raises RuntimeError at import: it compares"
-                        f" CUDA major and minor with torch {breakages.version}",
+                        f"`{each}` beside `{torch[0]}` {companion.why}",
                         f"take {companion.name}=={companion.instead}",
                         Severity.ERROR if certain else Severity.WARNING,
                     )
@@ -40,6 +39,7 @@ RULE = Rule(
     title="A companion package that does not import beside the release",
     severity=Severity.ERROR,
     kinds=INSTALLING,
-    needles=((b"torchaudio", b"2.11.0"),),
+    needles=lambda breakages: tuple((each.name.encode(),) for each in breakages.companions),
     find=find,
+    is_of_release=True,
 )

@@ -1,10 +1,11 @@
-"""Builds that link against the host library of cuRAND."""
+"""Builds that link against a library which the release no longer brings, such as cuRAND."""
 
 from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from torchenv.audit.commands import Lines
 from torchenv.audit.findings import Severity, TextPlace
@@ -16,54 +17,71 @@ from torchenv.audit.walking import place_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torchenv.audit.breakages import Breakages
+    from torchenv.audit.breakages import Breakages, Unbundled
 
-# -lcurand    find_library('curand')
-_FLAG = re.compile(r"(?<![\w-])-lcurand(?!\w)|find_library\(\s*['\"]curand['\"]")
 # target_link_libraries(mine PRIVATE CUDA::cublas CUDA::curand)    list(APPEND LIBS caffe2::curand)
 _CMAKE_CALL = re.compile(r"(?<!\w)(target_link_libraries|link_libraries|set|list)\s*\(([^)]*)\)")
-_CMAKE_LIBRARY = re.compile(r"(?<![\w:])(?:(?:CUDA|caffe2)::curand|\$\{CUDA_curand_LIBRARY\})(?!\w)")
-_CMAKE_PLAIN = re.compile(r"(?<![\w:.$/{-])curand(?![\w.:])")
-# The functions of curand_kernel.h are for the device, and are written curand_init, curand_uniform.
-_HOST_CALL = re.compile(r"(?<!\w)curand(?:Create|Destroy|Generate|Get|Set)\w*\s*\(")
+
+
+class _Patterns(NamedTuple):
+    """How builds name one library."""
+
+    flag: re.Pattern[str]
+    option: re.Pattern[str]
+    cmake_library: re.Pattern[str]
+    cmake_plain: re.Pattern[str]
+    host_call: re.Pattern[str]
+
+
+@cache
+def _patterns(lost: Unbundled) -> _Patterns:
+    name = re.escape(lost.library)
+    return _Patterns(
+        # -lcurand    find_library('curand')
+        flag=re.compile(rf"(?<![\w-])-l{name}(?!\w)|find_library\(\s*['\"]{name}['\"]"),
+        option=re.compile(rf"(?<![\w-])-l{name}(?!\w)"),
+        cmake_library=re.compile(rf"(?<![\w:])(?:(?:CUDA|caffe2)::{name}|\$\{{CUDA_{name}_LIBRARY\}})(?!\w)"),
+        cmake_plain=re.compile(rf"(?<![\w:.$/{{-]){name}(?![\w.:])"),
+        host_call=re.compile(rf"(?<!\w){lost.host_calls}\w*\s*\("),
+    )
 
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
-    why = f"torch {breakages.version} neither brings nor loads the host library of cuRAND"
-    remedy = "depend on nvidia-curand, and load it or put its folder on the library's run path"
-    lines = Lines(source.build)
-    for offset in _find_flags(source):
-        yield Hit(lines.place(offset), why, remedy)
-    if source.module is not None:
-        for place in _find_linked(source.module):
-            yield Hit(place, why, remedy)
+    for lost in breakages.unbundled:
+        why = f"torch {breakages.version} neither brings nor loads the host library of {lost.shown}"
+        remedy = f"depend on {lost.package}, and load it or put its folder on the library's run path"
+        lines = Lines(source.build)
+        for offset in _find_flags(source, _patterns(lost)):
+            yield Hit(lines.place(offset), why, remedy)
+        if source.module is not None:
+            for place in _find_linked(source.module, lost):
+                yield Hit(place, why, remedy)
 
 
-def _find_flags(source: Source) -> Iterator[int]:
+def _find_flags(source: Source, patterns: _Patterns) -> Iterator[int]:
     if source.kind is FileKind.CODE:
-        if first := _HOST_CALL.search(source.build):
+        if first := patterns.host_call.search(source.build):
             yield first.start()
         return
-    yield from (match.start() for match in _FLAG.finditer(source.build))
+    yield from (match.start() for match in patterns.flag.finditer(source.build))
     if source.kind is FileKind.CMAKE:
         for call in _CMAKE_CALL.finditer(source.build):
-            patterns = [_CMAKE_LIBRARY]
-            patterns += [_CMAKE_PLAIN] if call[1].endswith("link_libraries") else []
-            for pattern in patterns:
+            links = call[1].endswith("link_libraries")
+            for pattern in (patterns.cmake_library, *((patterns.cmake_plain,) if links else ())):
                 for match in pattern.finditer(call[2]):
                     yield call.start(2) + match.start()
 
 
-def _find_linked(module: Module) -> Iterator[TextPlace]:
+def _find_linked(module: Module, lost: Unbundled) -> Iterator[TextPlace]:
     for text in module.texts:
-        if not text.is_docstring and re.search(r"(?<![\w-])-lcurand(?!\w)", text.value):
+        if not text.is_docstring and _patterns(lost).option.search(text.value):
             yield text.place
     for call, scope in module.calls("setuptools.Extension"):
         libraries = argument(call, "libraries")
         for origin in module.origins(libraries, scope) if libraries else ():
-            for each in ast.walk(origin):
-                if isinstance(each, ast.Constant) and each.value == "curand":
-                    yield place_of(each)
+            for node in ast.walk(origin):
+                if isinstance(node, ast.Constant) and node.value == lost.library:
+                    yield place_of(node)
 
 
 RULE = Rule(
@@ -71,6 +89,6 @@ RULE = Rule(
     title="A build that links against cuRAND",
     severity=Severity.WARNING,
     kinds=CODE | SCRIPTS | {FileKind.CMAKE, FileKind.CODE},
-    needles=((b"curand",),),
+    needles=lambda breakages: tuple((lost.library.encode(),) for lost in breakages.unbundled),
     find=find,
 )

@@ -1,4 +1,4 @@
-"""Code that loads the host library of cuRAND by its name."""
+"""Code that loads a library which the release no longer brings, such as cuRAND, by its name."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
         return
     for call, scope in module.calls(*_LOADERS):
         names = module.values(call.args[0], scope) if call.args else set()
-        if any(isinstance(each, str) and re.match(r"libcurand\.so(\.|$)", each) for each in names):
-            yield Hit(
-                place_of(call),
-                f"torch {breakages.version} neither brings nor loads cuRAND: this raises OSError"
-                " where the system has none of its own",
-                "depend on nvidia-curand and load the library from its folder",
-            )
+        for lost in breakages.unbundled:
+            soname = re.compile(rf"lib{re.escape(lost.library)}\.so(\.|$)")
+            if any(isinstance(name, str) and soname.match(name) for name in names):
+                yield Hit(
+                    place_of(call),
+                    f"torch {breakages.version} neither brings nor loads {lost.shown}: this raises OSError"
+                    " where the system has none of its own",
+                    f"depend on {lost.package} and load the library from its folder",
+                )
 
 
 RULE = Rule(
@@ -38,6 +40,6 @@ RULE = Rule(
     title="cuRAND is loaded by its name",
     severity=Severity.WARNING,
     kinds=CODE,
-    needles=((b"libcurand",),),
+    needles=lambda breakages: tuple((f"lib{lost.library}".encode(),) for lost in breakages.unbundled),
     find=find,
 )

@@ -1,4 +1,4 @@
-"""Compiled libraries that need the host library of cuRAND at load time."""
+"""Compiled libraries that need, at load time, a library which the release no longer brings."""
 
 from __future__ import annotations
 
@@ -12,34 +12,40 @@ from torchenv.audit.sources import FileKind, Source
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torchenv.audit.breakages import Breakages
+    from torchenv.audit.breakages import Breakages, Unbundled
+    from torchenv.audit.native import Native
 
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
-    native = source.native
-    if native is None:
-        return
-    lost = f"torch {breakages.version} neither brings nor loads cuRAND"
+    if source.native is not None:
+        for lost in breakages.unbundled:
+            yield from _hits(source.native, lost, breakages)
+
+
+def _hits(native: Native, lost: Unbundled, breakages: Breakages) -> Iterator[Hit]:
+    gone = f"torch {breakages.version} neither brings nor loads {lost.shown}"
     # A wheel that carries its own copy names it by a hash: libcurand-5ac0a2fd.so.10.
-    needed = [name for name in native.needed if re.match(r"libcurand\.so(\.|$)", name)]
+    soname = re.compile(rf"lib{re.escape(lost.library)}\.so(\.|$)")
+    needed = [name for name in native.needed if soname.match(name)]
+    undefined = [name for name in native.undefined if name.startswith(lost.library)]
     if needed and native.search:
         yield Hit(
             TextPlace(1),
-            f"it needs {needed[0]}, and {lost}; it looks in {':'.join(native.search)}",
-            "install nvidia-curand where this library looks",
+            f"it needs {needed[0]}, and {gone}; it looks in {':'.join(native.search)}",
+            f"install {lost.package} where this library looks",
             Severity.WARNING,
         )
     elif needed:
         yield Hit(
             TextPlace(1),
-            f"it needs {needed[0]} and does not say where it is; {lost}",
-            "install nvidia-curand and set the library's run path, or load it before this library",
+            f"it needs {needed[0]} and does not say where it is; {gone}",
+            f"install {lost.package} and set the library's run path, or load it before this library",
         )
-    elif native.undefined and not any("curand" in name for name in native.needed):
+    elif undefined and not any(lost.library in name for name in native.needed):
         yield Hit(
             TextPlace(1),
-            f"it leaves {native.undefined[0]} to whoever loaded cuRAND before it; {lost}",
-            "install nvidia-curand and link against it, or load it before this library",
+            f"it leaves {undefined[0]} to whoever loaded {lost.shown} before it; {gone}",
+            f"install {lost.package} and link against it, or load it before this library",
         )
 
 

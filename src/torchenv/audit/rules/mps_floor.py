@@ -69,4 +69,5 @@ RULE = Rule(
     kinds=CODE | {FileKind.CI},
     needles=((b"torch", b'"mps'), (b"torch", b"'mps"), (b"macos-",)),
     find=find,
+    is_of_release=True,
 )

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
-    legacy = breakages.nccl.legacy
+    nccl = breakages.nccl
+    if nccl is None:
+        return
+    legacy = nccl.legacy
     places = [each.place for each in source.scalars if _names(each.text, legacy)]
     if source.module is not None and source.module.mentions("torch"):
         places += [each.place for each in source.module.texts if _names(each.value, legacy)]
@@ -38,6 +41,6 @@ RULE = Rule(
     title="The old NCCL backend by name",
     severity=Severity.WARNING,
     kinds=CODE | CONFIGURATION,
-    needles=((b"nccl-legacy",),),
+    needles=lambda breakages: ((breakages.nccl.legacy.encode(),),) if breakages.nccl else (),
     find=find,
 )

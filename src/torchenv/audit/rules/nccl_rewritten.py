@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torchenv.audit.backends import nccl_calls
 from torchenv.audit.findings import Severity
-from torchenv.audit.rule import Hit, Rule
+from torchenv.audit.rule import Hit, Rule, only_where
 from torchenv.audit.sources import CODE, Source
 from torchenv.audit.walking import place_of
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
-    module = source.module
-    if module is None:
+    module, nccl = source.module, breakages.nccl
+    if module is None or nccl is None:
         return
     for call, _ in nccl_calls(module):
         yield Hit(
             place_of(call),
             f'"nccl" is another implementation in torch {breakages.version}, with eager'
             " communicators bound to one device",
-            f"prove it with a short run; {breakages.nccl.switch}=0 or"
-            f' "{breakages.nccl.legacy}" bring the old one back for this release only',
+            f"prove it with a short run; {nccl.switch}=0 or"
+            f' "{nccl.legacy}" bring the old one back for this release only',
         )
 
 
@@ -35,6 +35,6 @@ RULE = Rule(
     title="The default NCCL backend was rewritten",
     severity=Severity.NOTE,
     kinds=CODE,
-    needles=((b"init_process_group",), (b"new_group", b"nccl")),
+    needles=only_where(lambda breakages: breakages.nccl, (b"init_process_group",), (b"new_group", b"nccl")),
     find=find,
 )

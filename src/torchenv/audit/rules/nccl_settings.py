@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
+    nccl = breakages.nccl
+    if nccl is None:
+        return
     for each in source.settings:
-        if each.name.startswith(breakages.nccl.settings):
+        if each.name.startswith(nccl.settings):
             yield Hit(
                 each.place,
                 f"{each.name} is a setting of the NCCL backend that torch {breakages.version}"
@@ -30,6 +33,6 @@ RULE = Rule(
     title="A setting of the old NCCL backend",
     severity=Severity.NOTE,
     kinds=CODE | SCRIPTS,
-    needles=((b"TORCH_NCCL_",),),
+    needles=lambda breakages: ((breakages.nccl.settings.encode(),),) if breakages.nccl else (),
     find=find,
 )

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
+    nccl = breakages.nccl
+    if nccl is None:
+        return
     for each in source.settings:
-        if each.name != breakages.nccl.switch:
+        if each.name != nccl.switch:
             continue
         if each.value == "1":
             yield Hit(
@@ -38,6 +41,6 @@ RULE = Rule(
     title="The switch between the two NCCL backends",
     severity=Severity.WARNING,
     kinds=CODE | SCRIPTS,
-    needles=((b"TORCH_DIST_USE_NCCL2",),),
+    needles=lambda breakages: ((breakages.nccl.switch.encode(),),) if breakages.nccl else (),
     find=find,
 )

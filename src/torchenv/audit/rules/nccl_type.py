@@ -15,24 +15,22 @@ if TYPE_CHECKING:
 
     from torchenv.audit.breakages import Breakages
 
-_OLD = "torch.distributed.ProcessGroupNCCL"
-_NEW = frozenset({f"{_OLD}2", f"{_OLD}Lazy"})
-
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
-    module = source.module
-    if module is None:
+    module, nccl = source.module, breakages.nccl
+    if module is None or nccl is None:
         return
+    legacy = nccl.legacy_class.rpartition(".")[2]
     for call, scope in module.calls("builtins.isinstance", "builtins.issubclass"):
         if len(call.args) < 2:
             continue
         named = call.args[1]
         classes = named.elts if isinstance(named, ast.Tuple) else [named]
         asked = {path for each in classes for path in module.resolve(each, scope)}
-        if _OLD in asked and _NEW.isdisjoint(asked):
+        if nccl.legacy_class in asked and nccl.new_classes.isdisjoint(asked):
             yield Hit(
                 place_of(call),
-                f'a "nccl" group of torch {breakages.version} is no ProcessGroupNCCL: this becomes false',
+                f'a "nccl" group of torch {breakages.version} is no {legacy}: this becomes false',
                 "ask for the name of the backend: torch.distributed.get_backend(group)",
             )
 
@@ -42,6 +40,8 @@ RULE = Rule(
     title="A test for the class of the old NCCL backend",
     severity=Severity.ERROR,
     kinds=CODE,
-    needles=((b"ProcessGroupNCCL",),),
+    needles=lambda breakages: (
+        ((breakages.nccl.legacy_class.rpartition(".")[2].encode(),),) if breakages.nccl else ()
+    ),
     find=find,
 )

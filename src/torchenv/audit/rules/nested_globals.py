@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     module = source.module
-    if module is None:
+    nested = breakages.nested
+    if module is None or nested is None:
         return
-    rebuild, *others = breakages.nested.safe_globals
+    rebuild, *others = nested.safe_globals
     allowed: set[str] = set()
     first = None
     for call, scope in module.calls(
@@ -46,6 +47,10 @@ RULE = Rule(
     title="An allow-list that is too short for old nested tensors",
     severity=Severity.WARNING,
     kinds=CODE,
-    needles=((b"safe_globals", b"_rebuild_njt"),),
+    needles=lambda breakages: (
+        ((b"safe_globals", breakages.nested.safe_globals[0].rpartition(".")[2].encode()),)
+        if breakages.nested
+        else ()
+    ),
     find=find,
 )

@@ -21,8 +21,10 @@ _ALLOWING = ("torch.serialization.add_safe_globals", "torch.serialization.safe_g
 
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
-    module = source.module
-    if module is None or not find_nested_makers(module, breakages) or module.uses(*_ALLOWING):
+    module, nested = source.module, breakages.nested
+    if module is None or nested is None:
+        return
+    if not find_nested_makers(module, breakages) or module.uses(*_ALLOWING):
         return
     for call, _ in module.calls("torch.load"):
         weights_only = argument(call, "weights_only")
@@ -33,10 +35,8 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
             place_of(call),
             "this code makes nested tensors, and torch.load refuses a file that holds any:"
             f" torch {breakages.version} took them off the weights_only allow-list",
-            "wrap the load in torch.serialization.safe_globals: torch._utils"
-            "._rebuild_nested_tensor for strided ones, "
-            + ", ".join(breakages.nested.safe_globals)
-            + " for jagged ones",
+            f"wrap the load in torch.serialization.safe_globals: {nested.strided_global} for strided"
+            f" ones, {', '.join(nested.safe_globals)} for jagged ones",
         )
 
 
@@ -45,10 +45,10 @@ RULE = Rule(
     title="Nested tensors under weights_only",
     severity=Severity.WARNING,
     kinds=CODE,
-    needles=(
-        (b"nested_tensor", b"load"),
-        (b"nested", b"narrow", b"load"),
-        (b"nested", b"masked_select", b"load"),
+    needles=lambda breakages: (
+        tuple((b"nested", maker.rpartition(".")[2].encode(), b"load") for maker in breakages.nested.makers)
+        if breakages.nested
+        else ()
     ),
     find=find,
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from torchenv.audit.backends import find_nested_makers
 from torchenv.audit.findings import Severity
 from torchenv.audit.modules import Module, argument
-from torchenv.audit.rule import Hit, Rule
+from torchenv.audit.rule import Hit, Rule, only_where
 from torchenv.audit.sources import CODE, Source
 from torchenv.audit.walking import place_of
 
@@ -51,6 +51,6 @@ RULE = Rule(
     title="Jagged nested tensors that older releases cannot read",
     severity=Severity.WARNING,
     kinds=CODE,
-    needles=((b"nested_tensor", b"save"),),
+    needles=only_where(lambda breakages: breakages.nested, (b"nested_tensor", b"save")),
     find=find,
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from torchenv.audit.backends import nccl_calls
 from torchenv.audit.findings import Severity
 from torchenv.audit.modules import Module, argument, is_open
-from torchenv.audit.rule import Hit, Rule
+from torchenv.audit.rule import Hit, Rule, only_where
 from torchenv.audit.sources import CODE, Source
 from torchenv.audit.walking import place_of
 
@@ -51,6 +51,6 @@ RULE = Rule(
     title="A process group without its device",
     severity=Severity.WARNING,
     kinds=CODE,
-    needles=((b"init_process_group",),),
+    needles=only_where(lambda breakages: breakages.one_device, (b"init_process_group",)),
     find=find,
 )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     # A project that does not ask for torch may keep its old Python.
-    if source.kind in PROJECT and not any(each.family() for each in source.installs):
+    if source.kind in PROJECT and not any(each.family(breakages.family) for each in source.installs):
         return
     # What keeps to an older torch may keep the Python of that torch too.
     torch = [each for install in source.installs for each in install.asked if each.name == "torch"]
@@ -66,4 +66,5 @@ RULE = Rule(
     kinds=PROJECT | {FileKind.PYTHON_PIN, FileKind.CI, FileKind.DOCKERFILE},
     needles=((b"3.",),),
     find=find,
+    is_of_release=True,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchenv.audit.findings import Severity
-from torchenv.audit.rule import Hit, Rule
+from torchenv.audit.rule import Hit, Rule, only_where
 from torchenv.audit.sources import CODE, SCRIPTS, Source
 
 if TYPE_CHECKING:
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
+    stay = f" with {breakages.removed_gfx_backend}" if breakages.removed_gfx_backend else ""
     for each in source.settings:
         gfx = breakages.removed_gfx.get(each.value or "")
         if gfx and each.name == "HSA_OVERRIDE_GFX_VERSION":
             yield Hit(
                 each.place,
                 f"it presents the card as {gfx}, for which torch {breakages.version} has no code",
-                f"remove the setting, or stay on torch {breakages.before} with"
-                f" {breakages.removed_gfx_backend} for {gfx}",
+                f"remove the setting, or stay on torch {breakages.before}{stay} for {gfx}",
             )
 
 
@@ -31,6 +31,7 @@ RULE = Rule(
     title="An override to an AMD chip that the release left",
     severity=Severity.ERROR,
     kinds=CODE | SCRIPTS,
-    needles=((b"HSA_OVERRIDE_GFX_VERSION",),),
+    needles=only_where(lambda breakages: breakages.removed_gfx, (b"HSA_OVERRIDE_GFX_VERSION",)),
     find=find,
+    is_of_release=True,
 )

@@ -34,6 +34,8 @@ RULE = Rule(
     title="A header that the release removed",
     severity=Severity.ERROR,
     kinds=frozenset({FileKind.CODE}),
-    needles=((b"vec256_zarch.h",), (b"BinaryKernel.h",), (b"profiler/cupti/",)),
+    needles=lambda breakages: tuple(
+        (header.rpartition("/")[2].encode(),) for header in breakages.removed_headers
+    ),
     find=find,
 )

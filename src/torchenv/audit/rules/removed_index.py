@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     for install in source.installs:
-        family = install.family()
+        family = install.family(breakages.family)
         # A pin below the release is at home on an old index; one above the index is another rule's.
         if any(not breakages.is_admitted_by(each.specifier) for each in family):
             continue
@@ -48,4 +48,5 @@ RULE = Rule(
     kinds=INSTALLING,
     needles=INDEX_NEEDLES,
     find=find,
+    is_of_release=True,
 )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     for install in source.installs:
-        family = install.family()
+        family = install.family(breakages.family)
         torch = [each for each in family if each.name == "torch"]
         for each in family:
             if each.label is None or breakages.is_published(each.label):
@@ -43,4 +43,5 @@ RULE = Rule(
     kinds=INSTALLING,
     needles=((b"torch", b"+cu"), (b"torch", b"+rocm")),
     find=find,
+    is_of_release=True,
 )

@@ -41,11 +41,8 @@ RULE = Rule(
     title="A name that the release removed",
     severity=Severity.ERROR,
     kinds=CODE,
-    needles=(
-        (b"_is_safe_to_split",),
-        (b"_NestedTensor",),
-        (b"_rebuild_njt",),
-        (b"supports_time_estimate",),
+    needles=lambda breakages: tuple(
+        (name.rpartition(".")[2].encode(),) for name in (*breakages.removed_names, *breakages.removed_members)
     ),
     find=find,
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torchenv.audit.findings import Severity
 from torchenv.audit.modules import Module, argument
-from torchenv.audit.rule import Hit, Rule
+from torchenv.audit.rule import Hit, Rule, only_where
 from torchenv.audit.sources import CODE, Source
 from torchenv.audit.walking import place_of
 
@@ -71,7 +71,8 @@ RULE = Rule(
     title="One process group over several devices of a process",
     severity=Severity.ERROR,
     kinds=CODE,
-    needles=(
+    needles=only_where(
+        lambda breakages: breakages.one_device,
         (b"device_ids", b"DistributedDataParallel"),
         *((b"distributed", b"cuda", b"for ", name.encode()) for name in _NAMES),
     ),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     for install in source.installs:
-        pins = [each for each in install.family() if each.name == "torch"]
+        pins = [each for each in install.family(breakages.family) if each.name == "torch"]
         if not any(breakages.is_pinned_by(each.specifier) for each in pins):
             continue
         for index in install.indexes:
@@ -39,4 +39,5 @@ RULE = Rule(
     kinds=INSTALLING,
     needles=INDEX_NEEDLES,
     find=find,
+    is_of_release=True,
 )

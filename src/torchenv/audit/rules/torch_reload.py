@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torchenv.audit.findings import Severity
 from torchenv.audit.modules import argument
-from torchenv.audit.rule import Hit, Rule
+from torchenv.audit.rule import Hit, Rule, only_where
 from torchenv.audit.sources import CODE, Source
 from torchenv.audit.walking import place_of
 
@@ -35,6 +35,6 @@ RULE = Rule(
     title="torch is imported again in the same process",
     severity=Severity.ERROR,
     kinds=CODE,
-    needles=((b"torch", b"reload", b"imp"),),
+    needles=only_where(lambda breakages: breakages.loads_once, (b"torch", b"reload", b"imp")),
     find=find,
 )
