@@ -49,7 +49,7 @@ def audit(
     audited for. Raises `InputError` where a path does
     not exist.
     """
-    files = list(dict.fromkeys(each for path in paths for each in _files(path)))
+    files = list(dict.fromkeys(file for path in paths for file in _files(path)))
     batches = [files[n : n + _BATCH] for n in range(0, len(files), _BATCH)]
     workers = min(workers or os.cpu_count() or 1, len(batches))
     if workers < 2 or len(files) <= _FEW:
@@ -59,8 +59,8 @@ def audit(
     return AuditReport(
         release=str(breakages[0].version),
         files=len(files),
-        findings=tuple(each for found, _ in outcomes for each in found),
-        unread=tuple(each for _, unread in outcomes for each in unread),
+        findings=tuple(found_item for found, _ in outcomes for found_item in found),
+        unread=tuple(skipped for _, unread in outcomes for skipped in unread),
     )
 
 
@@ -136,7 +136,7 @@ def _below(folder: Path) -> Iterator[tuple[Path, FileKind]]:
     folders: list[str] = []
     try:
         with os.scandir(folder) as entries:
-            listed = sorted(entries, key=lambda each: each.name)
+            listed = sorted(entries, key=lambda entry: entry.name)
     except OSError:
         return
     for entry in listed:

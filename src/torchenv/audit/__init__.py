@@ -84,7 +84,12 @@ def _findings(source: Source, asked: Sequence[tuple[Rule, Breakages]]) -> tuple[
         for hit in rule.find(source, facts)
         if not any(rule.name in suppressed.get(line, ()) for line in hit.place.lines())
     }
-    return tuple(sorted(found, key=lambda each: (each.line, each.column, each.rule, each.why)))
+    return tuple(
+        sorted(
+            found,
+            key=lambda found_item: (found_item.line, found_item.column, found_item.rule, found_item.why),
+        )
+    )
 
 
 def _find_suppressions(text: str) -> dict[int, frozenset[str]]:

@@ -23,17 +23,17 @@ def nccl_calls(module: Module) -> Iterator[tuple[ast.Call, str]]:
                 # A new group is of the same backend as the first one, which was told already.
                 if name == "init_process_group" and not is_open(call):
                     yield call, name
-            elif any(_is_nccl(each) for each in module.values(given, scope)):
+            elif any(_is_nccl(item) for item in module.values(given, scope)):
                 yield call, name
 
 
 def is_backend(module: Module, node: ast.expr, scope: Scope) -> bool:
     """Return whether an expression is what `group._get_backend(device)` gave."""
     return any(
-        isinstance(each, ast.Call)
-        and isinstance(each.func, ast.Attribute)
-        and each.func.attr == "_get_backend"
-        for each in module.origins(node, scope)
+        isinstance(origin, ast.Call)
+        and isinstance(origin.func, ast.Attribute)
+        and origin.func.attr == "_get_backend"
+        for origin in module.origins(node, scope)
     )
 
 

@@ -173,11 +173,11 @@ class _Reader:
         floor = Version(since).release[:2] if since else None
         target = self._facts(release, self._entry(release))
         older = [
-            self._facts(each, entry)
-            for each in self._catalogue.releases
-            if _line(each.version) < _line(release.version)
-            and (floor is None or _line(each.version) > floor)
-            and (entry := self._changes.get(each.version)) is not None
+            self._facts(item, entry)
+            for item in self._catalogue.releases
+            if _line(item.version) < _line(release.version)
+            and (floor is None or _line(item.version) > floor)
+            and (entry := self._changes.get(item.version)) is not None
         ]
         return (target, *(replace(facts, on_the_way=True) for facts in older))
 
@@ -185,9 +185,9 @@ class _Reader:
         if wanted is None:
             return self._catalogue.releases[0]
         line = Version(wanted).release[:2]
-        found = [each for each in self._catalogue.releases if _line(each.version) == line]
+        found = [release for release in self._catalogue.releases if _line(release.version) == line]
         if not found or line < min(map(_line, self._changes)):
-            known = [str(each.version) for each in self._catalogue.releases if self._is_known(each)]
+            known = [str(release.version) for release in self._catalogue.releases if self._is_known(release)]
             raise InputError(
                 f"{self._source}: nothing is known of what torch {wanted} breaks",
                 hint=f"audit for {' or '.join(known)}",
@@ -204,7 +204,7 @@ class _Reader:
 
     def _facts(self, release: Release, entry: Table | None) -> Breakages:
         older = [
-            each for each in self._catalogue.releases if _line(each.version) < _line(release.version)
+            item for item in self._catalogue.releases if _line(item.version) < _line(release.version)
         ] or [release]
         removed_gfx = _removed_gfx(release, older[0])
         published = Breakages(
@@ -235,15 +235,15 @@ def _ordinary(release: Release) -> tuple[str, ...]:
 def _dropped(release: Release, older: list[Release]) -> tuple[str, ...]:
     # Whoever names an interpreter that has not been supported for years means the same as with the last one.
     ancient = {f"3.{minor}" for minor in range(7, int(release.pythons[0].partition(".")[2]))}
-    dropped = ancient | {python for each in older for python in _ordinary(each)} - set(release.pythons)
+    dropped = ancient | {python for release in older for python in _ordinary(release)} - set(release.pythons)
     return tuple(sorted(dropped, key=Version))
 
 
 def _left(release: Release, older: list[Release]) -> dict[str, str]:
     """Return the last release of each backend that this one is not published for."""
     last: dict[str, str] = {}
-    for each in reversed(older):
-        last.update({backend.tag: str(each.version) for backend in each.backends})
+    for item in reversed(older):
+        last.update({backend.tag: str(item.version) for backend in item.backends})
     return {tag: version for tag, version in last.items() if release.backend(tag) is None}
 
 

@@ -62,4 +62,4 @@ class AuditReport:
 
     def at_least(self, severity: Severity) -> tuple[Finding, ...]:
         """Return the findings that matter this much or more: what `--fail-on` asks."""
-        return tuple(each for each in self.findings if each.severity >= severity)
+        return tuple(finding for finding in self.findings if finding.severity >= severity)

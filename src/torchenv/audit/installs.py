@@ -85,7 +85,7 @@ class InstallCommand:
 
     def family(self, names: frozenset[str]) -> tuple[NamedRequirement, ...]:
         """Return what is asked for of torch's family, which has these names."""
-        return tuple(each for each in self.asked if each.name in names)
+        return tuple(requirement for requirement in self.asked if requirement.name in names)
 
 
 def parse_requirement(text: str, place: TextPlace) -> NamedRequirement | None:
@@ -136,8 +136,8 @@ def install_of(command: Command) -> InstallCommand | None:
                 indexes += _indexes(option, given)
             elif not equals and option in _WITH_VALUE:
                 next(words, None)
-        elif each := (parse_match_spec if conda else parse_requirement)(word.text, word.place):
-            found.append(each)
+        elif parsed := (parse_match_spec if conda else parse_requirement)(word.text, word.place):
+            found.append(parsed)
     return InstallCommand(tuple(found), tuple(indexes))
 
 

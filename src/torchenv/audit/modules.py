@@ -30,18 +30,18 @@ class Module:
         self.stores = walk.stores
         self.names = walk.names
         self._by_path: dict[str, list[Reference]] = {}
-        for each in walk.references:
-            for path in each.paths:
-                self._by_path.setdefault(path, []).append(each)
+        for reference in walk.references:
+            for path in reference.paths:
+                self._by_path.setdefault(path, []).append(reference)
 
     def uses(self, *paths: str) -> list[Reference]:
         """Return the references to any of these dotted paths, in the order of the file."""
-        found = {id(each): each for path in paths for each in self._by_path.get(path, ())}
-        return sorted(found.values(), key=lambda each: each.place)
+        found = {id(item): item for path in paths for item in self._by_path.get(path, ())}
+        return sorted(found.values(), key=lambda found_item: found_item.place)
 
     def calls(self, *paths: str) -> list[tuple[ast.Call, Scope]]:
         """Return the calls of any of these dotted paths, in the order of the file."""
-        return [(each.call, each.scope) for each in self.uses(*paths) if each.call is not None]
+        return [(use.call, use.scope) for use in self.uses(*paths) if use.call is not None]
 
     def mentions(self, prefix: str) -> bool:
         """Return whether anything at or under a dotted path is used."""
@@ -92,9 +92,9 @@ class Module:
         """Return the constants that an expression may be; `UNKNOWN` stands for all else."""
         options = self.origins(node, scope) if node is not None else iter(())
         found: set[object] = {
-            each.value if isinstance(each, ast.Constant) else UNKNOWN
-            for each in options
-            if not isinstance(each, ast.IfExp | ast.BoolOp)
+            option.value if isinstance(option, ast.Constant) else UNKNOWN
+            for option in options
+            if not isinstance(option, ast.IfExp | ast.BoolOp)
         }
         return found or {UNKNOWN}
 
@@ -130,16 +130,16 @@ class Module:
                         inner = held if members else []
                     case _:
                         pass
-        for each in inner:
-            yield from self.origins(each, where, members=members, seen=seen)
+        for item in inner:
+            yield from self.origins(item, where, members=members, seen=seen)
 
     def says(self, node: ast.expr, scope: Scope, word: str, name: str) -> bool:
         """Return whether an expression is made from the text `word` or something called `name`."""
         waiting, seen = [(node, scope)], set[int]()
         while waiting:
             made, where = waiting.pop()
-            for each in ast.walk(made):
-                match each:
+            for item in ast.walk(made):
+                match item:
                     case ast.Constant(value=value) if value == word:
                         return True
                     case ast.Name(id=called) | ast.Attribute(attr=called) if called == name:
@@ -168,11 +168,11 @@ def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr
             return keyword.value
     if position is not None and position < len(call.args):
         before = call.args[: position + 1]
-        return None if any(isinstance(each, ast.Starred) for each in before) else before[-1]
+        return None if any(isinstance(item, ast.Starred) for item in before) else before[-1]
     return None
 
 
 def is_open(call: ast.Call) -> bool:
     """Return whether a call passes arguments that cannot be seen: `*args` or `**kwargs`."""
-    stars = any(isinstance(each, ast.Starred) for each in call.args)
-    return stars or any(each.arg is None for each in call.keywords)
+    stars = any(isinstance(item, ast.Starred) for item in call.args)
+    return stars or any(keyword.arg is None for keyword in call.keywords)

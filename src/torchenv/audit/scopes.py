@@ -55,7 +55,7 @@ def bind_parameters(arguments: ast.arguments, scope: Scope) -> None:
     defaults += arguments.defaults
     pairs = [*zip(plain, defaults, strict=True)]
     pairs += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    pairs += [(each, None) for each in (arguments.vararg, arguments.kwarg) if each]
+    pairs += [(item, None) for item in (arguments.vararg, arguments.kwarg) if item]
     for parameter, default in pairs:
         _assign(parameter.arg, scope, default)
 
@@ -121,8 +121,8 @@ def bind_target(target: ast.expr, scope: Scope, value: ast.expr | None) -> None:
         case ast.Name(id=name):
             _assign(name, scope, value)
         case ast.Tuple(elts=elements) | ast.List(elts=elements):
-            for each in elements:
-                bind_target(each, scope, None)
+            for element in elements:
+                bind_target(element, scope, None)
         case ast.Starred(value=inner):
             bind_target(inner, scope, None)
         case _:  # an attribute or a subscript binds no name
@@ -130,8 +130,8 @@ def bind_target(target: ast.expr, scope: Scope, value: ast.expr | None) -> None:
 
 
 def _bind_pattern(pattern: ast.pattern, scope: Scope) -> None:
-    for each in ast.walk(pattern):
-        match each:
+    for node in ast.walk(pattern):
+        match node:
             case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
                 scope.bind(name)
             case ast.MatchMapping(rest=str(name)):

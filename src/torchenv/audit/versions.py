@@ -45,7 +45,7 @@ def decide(test: ast.expr, scope: Scope, release: Version, resolve: Resolve) -> 
             return None if inner is None else not inner
         case ast.BoolOp(op=op, values=values):
             settles = isinstance(op, ast.Or)
-            told = [decide(each, scope, release, resolve) for each in values]
+            told = [decide(value, scope, release, resolve) for value in values]
             if settles in told:
                 return settles
             return None if None in told else not settles
@@ -104,14 +104,14 @@ def _is_torch(node: ast.expr, scope: Scope, resolve: Resolve) -> bool:
         case _:
             pass
     return any(
-        "torch.__version__" in resolve(each, where)
-        for each, where in _find_origins(node, scope)
-        if isinstance(each, ast.Attribute | ast.Name)
+        "torch.__version__" in resolve(origin, where)
+        for origin, where in _find_origins(node, scope)
+        if isinstance(origin, ast.Attribute | ast.Name)
     )
 
 
 def _find_origins(node: ast.expr, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
-    yield from ((each, scope) for each in ast.walk(node))
+    yield from ((item, scope) for item in ast.walk(node))
     if isinstance(node, ast.Name) and (found := scope.find(node.id)):
         for value in found[0].values:
-            yield from ((each, found[1]) for each in ast.walk(value))
+            yield from ((node, found[1]) for node in ast.walk(value))

@@ -94,9 +94,9 @@ class SyntaxWalk:
         for name in node._fields:
             value = getattr(node, name, None)
             if type(value) is list:
-                for each in value:
-                    if isinstance(each, ast.AST):
-                        self._visit(each, scope)
+                for item in value:
+                    if isinstance(item, ast.AST):
+                        self._visit(item, scope)
             elif isinstance(value, ast.AST):
                 self._visit(value, scope)
 
@@ -139,15 +139,15 @@ class SyntaxWalk:
         self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, scope: Scope
     ) -> None:
         inner = Scope(parent=scope)
-        for each in node.generators:
-            bind_target(each.target, inner, None)
+        for generator in node.generators:
+            bind_target(generator.target, inner, None)
         self._inside(node, inner)
 
     def see_try(self, node: ast.Try | ast.TryStar, scope: Scope) -> None:
         before, self._guarded = self._guarded, self._guarded or _forgives(node.handlers)
         seen = len(self.references)
         self._all(node.body, scope)
-        asked = (path for each in self.references[seen:] for path in each.paths)
+        asked = (path for reference in self.references[seen:] for path in reference.paths)
         of_torch = any(path.partition(".")[0] == "torch" for path in asked)
         for handler in node.handlers:
             # The name of an older torch is taken where that of a newer one is not there.
@@ -260,8 +260,8 @@ def place_of(node: ast.expr | ast.stmt | ast.alias) -> TextPlace:
 
 
 def _forgives(handlers: list[ast.ExceptHandler]) -> bool:
-    caught = (name for each in handlers for name in _names(each.type))
-    return any(each.type is None for each in handlers) or not _FORGIVING.isdisjoint(caught)
+    caught = (name for handler in handlers for name in _names(handler.type))
+    return any(handler.type is None for handler in handlers) or not _FORGIVING.isdisjoint(caught)
 
 
 def _names(node: ast.expr | None) -> Iterator[str]:
@@ -269,7 +269,7 @@ def _names(node: ast.expr | None) -> Iterator[str]:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             yield name
         case ast.Tuple(elts=elements):
-            for each in elements:
-                yield from _names(each)
+            for element in elements:
+                yield from _names(element)
         case _:
             pass

@@ -20,11 +20,11 @@ _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 def text(report: AuditReport) -> str:
     """Write one finding in two lines, as compilers do, and the sum at the end."""
     lines = []
-    for each in report.findings:
-        place = f"{each.path}:{each.line}:{each.column}"
-        lines.append(f"{place}: {each.severity}: {each.why} [{each.rule}]")
-        lines.append(f"    {each.remedy}")
-    lines += [f"{each.path}: could not be read: {each.why}" for each in report.unread]
+    for finding in report.findings:
+        place = f"{finding.path}:{finding.line}:{finding.column}"
+        lines.append(f"{place}: {finding.severity}: {finding.why} [{finding.rule}]")
+        lines.append(f"    {finding.remedy}")
+    lines += [f"{skipped.path}: could not be read: {skipped.why}" for skipped in report.unread]
     lines.append(_sum(report))
     return "\n".join(lines) + "\n"
 
@@ -38,17 +38,17 @@ def document(report: AuditReport) -> str:
             "files": report.files,
             "findings": [
                 {
-                    "rule": each.rule,
-                    "severity": str(each.severity),
-                    "path": each.path,
-                    "line": each.line,
-                    "column": each.column,
-                    "why": each.why,
-                    "do": each.remedy,
+                    "rule": finding.rule,
+                    "severity": str(finding.severity),
+                    "path": finding.path,
+                    "line": finding.line,
+                    "column": finding.column,
+                    "why": finding.why,
+                    "do": finding.remedy,
                 }
-                for each in report.findings
+                for finding in report.findings
             ],
-            "unread": [{"path": each.path, "why": each.why} for each in report.unread],
+            "unread": [{"path": skipped.path, "why": skipped.why} for skipped in report.unread],
         }
     )
 
@@ -70,14 +70,14 @@ def sarif(report: AuditReport, rules: Sequence[Rule]) -> str:
                             "toolExecutionNotifications": [
                                 {
                                     "level": "warning",
-                                    "message": {"text": f"could not be read: {each.why}"},
-                                    "locations": [_location(each.path)],
+                                    "message": {"text": f"could not be read: {skipped.why}"},
+                                    "locations": [_location(skipped.path)],
                                 }
-                                for each in report.unread
+                                for skipped in report.unread
                             ],
                         }
                     ],
-                    "results": [_result(each, numbers) for each in report.findings],
+                    "results": [_result(finding, numbers) for finding in report.findings],
                 }
             ],
         }
@@ -85,8 +85,8 @@ def sarif(report: AuditReport, rules: Sequence[Rule]) -> str:
 
 
 def _sum(report: AuditReport) -> str:
-    counts = Counter(each.severity for each in report.findings)
-    parts = [_count(counts[each], str(each)) for each in reversed(Severity) if counts[each]]
+    counts = Counter(finding.severity for finding in report.findings)
+    parts = [_count(counts[severity], str(severity)) for severity in reversed(Severity) if counts[severity]]
     found = ", ".join(parts) or "nothing found"
     return f"{found} in {_count(report.files, 'file')}, for torch {report.release}"
 

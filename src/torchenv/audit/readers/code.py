@@ -59,9 +59,9 @@ def installs_in(module: Module) -> tuple[InstallCommand, ...]:
         for node in ast.walk(module.tree):
             if isinstance(node, ast.List | ast.Tuple):
                 words = tuple(
-                    Word(each.value, place_of(each))
-                    for each in node.elts
-                    if isinstance(each, ast.Constant) and isinstance(each.value, str)
+                    Word(element.value, place_of(element))
+                    for element in node.elts
+                    if isinstance(element, ast.Constant) and isinstance(element.value, str)
                 )
                 if install := install_of(words):
                     found.append(install)
@@ -77,9 +77,9 @@ def settings_in(module: Module) -> Iterator[Setting]:
         if len(call.args) == 2:
             yield from _setting(call.args[0], call.args[1])
     for call, _ in module.calls("os.environ.update"):
-        for each in call.args:
-            if isinstance(each, ast.Dict):
-                for name, given in zip(each.keys, each.values, strict=True):
+        for item in call.args:
+            if isinstance(item, ast.Dict):
+                for name, given in zip(item.keys, item.values, strict=True):
                     yield from _setting(name, given)
         for keyword in call.keywords:
             if keyword.arg:
@@ -105,8 +105,8 @@ def _setup_installs(module: Module) -> Iterator[InstallCommand]:
             given = argument(call, name)
             for node in ast.walk(given) if given else ():
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    each = parse_requirement(node.value, place_of(node))
-                    listed += [each] if each else []
+                    parsed = parse_requirement(node.value, place_of(node))
+                    listed += [parsed] if parsed else []
         if listed:
             yield InstallCommand(tuple(listed))
 

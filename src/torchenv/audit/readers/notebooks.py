@@ -28,7 +28,7 @@ def read_notebook(path: str, text: str, breakages: Breakages) -> Source:
     """Read a notebook. Raises `ValueError` where it is not one."""
     try:
         document = json.loads(text)
-        cells = [_lines(each) for each in document["cells"] if each["cell_type"] == "code"]
+        cells = [_lines(item) for item in document["cells"] if item["cell_type"] == "code"]
     except (json.JSONDecodeError, KeyError, TypeError, RecursionError):
         raise ValueError("not a Jupyter notebook of format 4") from None
     python: list[str] = []
@@ -88,8 +88,8 @@ def _parses(code: list[str]) -> bool:
 def _places(text: str, written: list[str]) -> Iterator[int]:
     """Yield the line of the file in which each line of code stands, by walking along the file."""
     at, line = 0, 1
-    for each in written:
-        found = _find(text, each, at)
+    for word in written:
+        found = _find(text, word, at)
         line += text.count("\n", at, found)
         at = found
         yield line
@@ -98,8 +98,8 @@ def _places(text: str, written: list[str]) -> Iterator[int]:
 def _find(text: str, code: str, at: int) -> int:
     # A line of a cell is a JSON string of its own; in a rarer form the whole cell is one string.
     spelled = {json.dumps(code)[1:-1], json.dumps(code, ensure_ascii=False)[1:-1]}
-    whole = [f'"{each}{end}"' for each in spelled for end in ("\\n", "")]
+    whole = [f'"{item}{end}"' for item in spelled for end in ("\\n", "")]
     for candidates in (whole, spelled):
-        if places := [n for each in candidates if (n := text.find(each, at)) >= 0]:
+        if places := [n for candidate in candidates if (n := text.find(candidate, at)) >= 0]:
             return min(places) + 1
     return at

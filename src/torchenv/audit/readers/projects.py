@@ -68,8 +68,8 @@ def read_requirements(path: str, text: str) -> Source:
     indexes: list[IndexReference] = []
     for number, line in enumerate(text.splitlines(), 1):
         requirement = re.sub(r"(^|\s)#.*| --hash.*|\\\s*$", "", line).strip()
-        if each := parse_requirement(requirement, TextPlace(number, line.find(requirement) + 1)):
-            wanted.append(each)
+        if parsed := parse_requirement(requirement, TextPlace(number, line.find(requirement) + 1)):
+            wanted.append(parsed)
     for option in commands(text):
         if option[0].text.startswith("-"):
             # The same options as on a command line.
@@ -85,8 +85,8 @@ def read_lock(path: str, text: str) -> Source:
     locked = [*table.get("package", ()), *table.get("packages", ())]
     lines = Lines(text)
     wanted: list[NamedRequirement] = []
-    for each in locked:
-        name, version = each.get("name"), each.get("version")
+    for package in locked:
+        name, version = package.get("name"), package.get("version")
         if isinstance(name, str) and isinstance(version, str):
             match = re.search(rf'^name\s*=\s*"{re.escape(name)}"', text, re.MULTILINE)
             place = lines.place(match.start() if match else 0)
@@ -138,11 +138,11 @@ def _strings(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
-        for each in value:
-            yield from _strings(each)
+        for item in value:
+            yield from _strings(item)
     elif isinstance(value, dict):
-        for each in value.values():
-            yield from _strings(each)
+        for item in value.values():
+            yield from _strings(item)
 
 
 def _read_list(table: dict[str, Any], find: _Finder) -> Iterator[NamedRequirement]:
@@ -166,15 +166,15 @@ def _read_list(table: dict[str, Any], find: _Finder) -> Iterator[NamedRequiremen
         for name, wanted in dependencies.items():
             version = _at(wanted, "version") if isinstance(wanted, dict) else wanted
             ranged = _poetry_range(version) if isinstance(version, str) else ""
-            if each := parse_requirement(f"{name}{ranged}", find.place(f"{name} ")):
-                yield each
+            if parsed := parse_requirement(f"{name}{ranged}", find.place(f"{name} ")):
+                yield parsed
 
 
 def _parse_all(texts: Iterable[str], find: _Finder) -> Iterator[NamedRequirement]:
     for text in texts:
         stripped = text.strip()
-        if stripped and (each := parse_requirement(stripped, find.place(stripped))):
-            yield each
+        if stripped and (parsed := parse_requirement(stripped, find.place(stripped))):
+            yield parsed
 
 
 def _indexes(table: dict[str, Any], find: _Finder) -> Iterator[IndexReference]:

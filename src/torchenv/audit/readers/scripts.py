@@ -38,10 +38,10 @@ def read_prose(path: str, text: str) -> Source:
 def installs_of(told: Iterable[Command]) -> tuple[InstallCommand, ...]:
     """Read install commands; indexes set by assignment stand for all that the commands ask."""
     told = list(told)
-    installs = [install for each in told if (install := install_of(each))]
-    indexes = tuple(index for each in told for index in find_index_settings(each))
+    installs = [install for command in told if (install := install_of(command))]
+    indexes = tuple(index for command in told for index in find_index_settings(command))
     if indexes:
-        asked = tuple(each for install in installs for each in install.asked)
+        asked = tuple(requirement for install in installs for requirement in install.asked)
         installs.append(InstallCommand(asked, indexes))
     return tuple(installs)
 
@@ -117,6 +117,6 @@ def _move_install(install: InstallCommand, line: int, start: TextPlace | None) -
         return TextPlace(line, place.column + shift)
 
     return InstallCommand(
-        tuple(replace(each, place=at(each.place)) for each in install.asked),
-        tuple(IndexReference(each.backend, each.extra, at(each.place)) for each in install.indexes),
+        tuple(replace(requirement, place=at(requirement.place)) for requirement in install.asked),
+        tuple(IndexReference(index.backend, index.extra, at(index.place)) for index in install.indexes),
     )

@@ -82,8 +82,8 @@ def _walk(node: Any, keys: tuple[str, ...], seen: set[int]) -> Iterator[Any]:
         for key, value in node.value:
             yield from _walk(value, (*keys, str(key.value)), seen)
     elif node.id == "sequence":
-        for each in node.value:
-            yield from _walk(each, keys, seen)
+        for item in node.value:
+            yield from _walk(item, keys, seen)
     else:
         yield keys, node
 
@@ -145,7 +145,7 @@ def _find_index_settings(scalars: list[Scalar], told: list[Command]) -> Iterator
         ):
             found.append(index)
     if found:
-        wanted = tuple(each for install in installs_of(told) for each in install.asked)
+        wanted = tuple(requirement for install in installs_of(told) for requirement in install.asked)
         yield InstallCommand(wanted, tuple(found))
 
 
@@ -160,11 +160,11 @@ def _conda(document: Any) -> tuple[InstallCommand, list[NamedInterpreter]] | Non
     indexes: list[IndexReference] = []
     pythons: list[NamedInterpreter] = []
     for node in listed.value:
-        if node.id == "scalar" and (each := parse_match_spec(node.value, _place(node))):
-            if each.name == "python":
-                pythons.append(NamedInterpreter(each.specifier, each.place))
+        if node.id == "scalar" and (parsed := parse_match_spec(node.value, _place(node))):
+            if parsed.name == "python":
+                pythons.append(NamedInterpreter(parsed.specifier, parsed.place))
             else:
-                wanted.append(each)
+                wanted.append(parsed)
         elif node.id == "mapping":
             for _, line in _walk(node, (), set()):
                 if line.id == "scalar":
@@ -177,5 +177,5 @@ def _pip_line(node: Any, wanted: list[NamedRequirement], indexes: list[IndexRefe
     if node.value.startswith("-"):
         if index := index_in(node.value, place, extra=not re.match(r"-i|--index", node.value)):
             indexes.append(index)
-    elif each := parse_requirement(node.value, place):
-        wanted.append(each)
+    elif parsed := parse_requirement(node.value, place):
+        wanted.append(parsed)

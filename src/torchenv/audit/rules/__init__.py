@@ -10,6 +10,6 @@ if TYPE_CHECKING:
     from torchenv.audit.rule import Rule
 
 RULES: tuple[Rule, ...] = tuple(
-    import_module(f"{__name__}.{each.name}").RULE
-    for each in sorted(iter_modules(__path__), key=lambda each: each.name)
+    import_module(f"{__name__}.{module.name}").RULE
+    for module in sorted(iter_modules(__path__), key=lambda module: module.name)
 )

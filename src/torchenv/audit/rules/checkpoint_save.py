@@ -46,8 +46,8 @@ def _writes_no_metadata(module: Module, call: ast.Call, scope: Scope, harmless: 
         return False
     names = {f"{_PACKAGE}.{name}" for name in harmless}
     return any(
-        isinstance(each, ast.Call) and not names.isdisjoint(module.resolve(each.func, scope))
-        for each in module.origins(writer, scope)
+        isinstance(origin, ast.Call) and not names.isdisjoint(module.resolve(origin.func, scope))
+        for origin in module.origins(writer, scope)
     )
 
 

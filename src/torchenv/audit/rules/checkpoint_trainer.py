@@ -43,7 +43,7 @@ def _shards(module: Module, call: ast.Call, scope: Scope, trainer: Trainer) -> b
     given = argument(call, trainer.parameter)
     if given is None:
         return trainer.default and not is_open(call)
-    known = {str(each) for each in module.values(given, scope) if each is not UNKNOWN}
+    known = {str(item) for item in module.values(given, scope) if item is not UNKNOWN}
     known.update(module.resolve(given, scope))
     return not known.isdisjoint(trainer.values)
 
@@ -53,7 +53,7 @@ def _needles(breakages: Breakages) -> Needles:
         return ()
     # The name of a class; of a function such as `dist_checkpointing.save` the module, which says more.
     parts = (trainer.call.split(".") for trainer in breakages.trainers)
-    words = {each[-1] if each[-1][0].isupper() else each[-2] for each in parts}
+    words = {part[-1] if part[-1][0].isupper() else part[-2] for part in parts}
     return (*((word.encode(),) for word in sorted(words)), (b"fsdp_state_dict_type",))
 
 

@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     for install in source.installs:
-        torch = [each for each in install.asked if each.name == "torch"]
-        if not torch or not all(breakages.is_admitted_by(each.specifier) for each in torch):
+        torch = [requirement for requirement in install.asked if requirement.name == "torch"]
+        if not torch or not all(breakages.is_admitted_by(requirement.specifier) for requirement in torch):
             continue
-        certain = any(breakages.is_pinned_by(each.specifier) for each in torch)
+        certain = any(breakages.is_pinned_by(requirement.specifier) for requirement in torch)
         for companion in breakages.companions:
-            for each in install.asked:
-                pins = [v for v in each.specifier if v.operator in {"==", "==="}]
-                if each.name != companion.name or each.label is not None:
+            for requirement in install.asked:
+                pins = [v for v in requirement.specifier if v.operator in {"==", "==="}]
+                if requirement.name != companion.name or requirement.label is not None:
                     continue
                 if any(companion.refuses.contains(v.version.removesuffix(".*")) for v in pins):
                     yield Hit(
-                        each.place,
-                        f"`{each}` beside `{torch[0]}` {companion.why}",
+                        requirement.place,
+                        f"`{requirement}` beside `{torch[0]}` {companion.why}",
                         f"take {companion.name}=={companion.instead}",
                         Severity.ERROR if certain else Severity.WARNING,
                     )
@@ -39,7 +39,7 @@ RULE = Rule(
     title="A companion package that does not import beside the release",
     severity=Severity.ERROR,
     kinds=INSTALLING,
-    needles=lambda breakages: tuple((each.name.encode(),) for each in breakages.companions),
+    needles=lambda breakages: tuple((companion.name.encode(),) for companion in breakages.companions),
     find=find,
     is_of_release=True,
 )

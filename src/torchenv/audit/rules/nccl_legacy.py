@@ -19,9 +19,9 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     if nccl is None:
         return
     legacy = nccl.legacy
-    places = [each.place for each in source.scalars if _names(each.text, legacy)]
+    places = [scalar.place for scalar in source.scalars if _names(scalar.text, legacy)]
     if source.module is not None and source.module.mentions("torch"):
-        places += [each.place for each in source.module.texts if _names(each.value, legacy)]
+        places += [text.place for text in source.module.texts if _names(text.value, legacy)]
     for place in places:
         yield Hit(
             place,

@@ -18,11 +18,11 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     nccl = breakages.nccl
     if nccl is None:
         return
-    for each in source.settings:
-        if each.name.startswith(nccl.settings):
+    for setting in source.settings:
+        if setting.name.startswith(nccl.settings):
             yield Hit(
-                each.place,
-                f"{each.name} is a setting of the NCCL backend that torch {breakages.version}"
+                setting.place,
+                f"{setting.name} is a setting of the NCCL backend that torch {breakages.version}"
                 " replaced; whether the new one reads it is not documented",
                 "see in a short run that it still has its effect",
             )

@@ -18,19 +18,19 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     nccl = breakages.nccl
     if nccl is None:
         return
-    for each in source.settings:
-        if each.name != nccl.switch:
+    for setting in source.settings:
+        if setting.name != nccl.switch:
             continue
-        if each.value == "1":
+        if setting.value == "1":
             yield Hit(
-                each.place,
+                setting.place,
                 f"torch {breakages.before} took 1 to opt in, as {breakages.version} does by itself",
                 "remove the setting once every machine has the new release",
                 Severity.NOTE,
             )
         else:
             yield Hit(
-                each.place,
+                setting.place,
                 "it brings the old NCCL backend back, which is said to go with the next release",
                 "remove the setting once the new backend is proven",
             )

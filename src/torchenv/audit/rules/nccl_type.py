@@ -26,7 +26,7 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
             continue
         named = call.args[1]
         classes = named.elts if isinstance(named, ast.Tuple) else [named]
-        asked = {path for each in classes for path in module.resolve(each, scope)}
+        asked = {path for cls in classes for path in module.resolve(cls, scope)}
         if nccl.legacy_class in asked and nccl.new_classes.isdisjoint(asked):
             yield Hit(
                 place_of(call),

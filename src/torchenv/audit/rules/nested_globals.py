@@ -32,7 +32,7 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
                 allowed.update(module.resolve(node, scope))
         if first is None and rebuild in allowed:
             first = call
-    missing = [each for each in others if each not in allowed]
+    missing = [other for other in others if other not in allowed]
     if first is not None and missing:
         yield Hit(
             place_of(first),

@@ -29,7 +29,7 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     for call, scope in module.calls("torch.save"):
         saved = argument(call, "obj", 0)
         if saved is not None and any(
-            id(each) in jagged for each in module.origins(saved, scope, members=True)
+            id(origin) in jagged for origin in module.origins(saved, scope, members=True)
         ):
             yield Hit(
                 place_of(call),

@@ -42,7 +42,7 @@ def _goes_by_local_rank(module: Module) -> bool:
     """Return whether the devices are chosen as the release chooses them anyway."""
     chosen = [(call.args[0], scope) for call, scope in module.calls(*_SET_DEVICE) if call.args]
     if chosen:
-        return all(module.says(each, scope, "LOCAL_RANK", "local_rank") for each, scope in chosen)
+        return all(module.says(device, scope, "LOCAL_RANK", "local_rank") for device, scope in chosen)
     return "local_rank" in module.names or any(t.value == "LOCAL_RANK" for t in module.texts)
 
 

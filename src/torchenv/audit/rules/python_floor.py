@@ -16,32 +16,37 @@ if TYPE_CHECKING:
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     # A project that does not ask for torch may keep its old Python.
-    if source.kind in PROJECT and not any(each.family(breakages.family) for each in source.installs):
+    if source.kind in PROJECT and not any(install.family(breakages.family) for install in source.installs):
         return
     # What keeps to an older torch may keep the Python of that torch too.
-    torch = [each for install in source.installs for each in install.asked if each.name == "torch"]
-    if torch and not any(breakages.is_admitted_by(each.specifier) for each in torch):
+    torch = [
+        requirement
+        for install in source.installs
+        for requirement in install.asked
+        if requirement.name == "torch"
+    ]
+    if torch and not any(breakages.is_admitted_by(requirement.specifier) for requirement in torch):
         return
-    for each in source.interpreters:
-        if isinstance(each.wanted, str):
-            if each.wanted in breakages.dropped_pythons:
-                yield _make_hit(each, f"Python {each.wanted}", breakages)
+    for interpreter in source.interpreters:
+        if isinstance(interpreter.wanted, str):
+            if interpreter.wanted in breakages.dropped_pythons:
+                yield _make_hit(interpreter, f"Python {interpreter.wanted}", breakages)
             continue
-        admits = [old for old in breakages.dropped_pythons if _admits(each, old)]
+        admits = [old for old in breakages.dropped_pythons if _admits(interpreter, old)]
         if not admits:
             continue
-        if any(_admits(each, new) for new in breakages.pythons):
+        if any(_admits(interpreter, new) for new in breakages.pythons):
             lowest = breakages.pythons[0]
             yield Hit(
-                each.place,
-                f"`{each.wanted}` admits Python {admits[-1]}, and torch {breakages.version} needs"
+                interpreter.place,
+                f"`{interpreter.wanted}` admits Python {admits[-1]}, and torch {breakages.version} needs"
                 f" {lowest} or newer: a lock for the whole range cannot hold it",
                 f"raise the floor to >={lowest}, or keep torch<{breakages.version.release[0]}."
                 f"{breakages.version.release[1]} for older interpreters with a marker",
                 Severity.WARNING,
             )
         else:
-            yield _make_hit(each, f"`{each.wanted}`", breakages)
+            yield _make_hit(interpreter, f"`{interpreter.wanted}`", breakages)
 
 
 def _admits(interpreter: NamedInterpreter, python: str) -> bool:

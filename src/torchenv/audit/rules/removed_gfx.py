@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     stay = f" with {breakages.removed_gfx_backend}" if breakages.removed_gfx_backend else ""
-    for each in source.settings:
-        gfx = breakages.removed_gfx.get(each.value or "")
-        if gfx and each.name == "HSA_OVERRIDE_GFX_VERSION":
+    for setting in source.settings:
+        gfx = breakages.removed_gfx.get(setting.value or "")
+        if gfx and setting.name == "HSA_OVERRIDE_GFX_VERSION":
             yield Hit(
-                each.place,
+                setting.place,
                 f"it presents the card as {gfx}, for which torch {breakages.version} has no code",
                 f"remove the setting, or stay on torch {breakages.before}{stay} for {gfx}",
             )

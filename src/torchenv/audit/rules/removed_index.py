@@ -19,9 +19,12 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     for install in source.installs:
         family = install.family(breakages.family)
         # A pin below the release is at home on an old index; one above the index is another rule's.
-        if any(not breakages.is_admitted_by(each.specifier) for each in family):
+        if any(not breakages.is_admitted_by(requirement.specifier) for requirement in family):
             continue
-        if any(each.name == "torch" and breakages.is_pinned_by(each.specifier) for each in family):
+        if any(
+            requirement.name == "torch" and breakages.is_pinned_by(requirement.specifier)
+            for requirement in family
+        ):
             continue
         for index in install.indexes:
             if breakages.is_published(index.backend):

@@ -9,31 +9,34 @@ from torchenv.audit.rule import Hit, Rule
 from torchenv.audit.sources import INSTALLING, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from torchenv.audit.breakages import Breakages
+    from torchenv.audit.installs import NamedRequirement
 
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     for install in source.installs:
         family = install.family(breakages.family)
-        torch = [each for each in family if each.name == "torch"]
-        for each in family:
-            if each.label is None or breakages.is_published(each.label):
+        for requirement in family:
+            label = requirement.label
+            if label is None or label not in breakages.left or breakages.is_published(label):
                 continue
-            if each.label not in breakages.left:
-                continue
-            if each.name == "torch":
-                beside = [each] if breakages.is_pinned_by(each.specifier) else []
-            else:
-                beside = [t for t in torch if breakages.is_admitted_by(t.specifier)]
-            if beside:
+            if _goes_with_release(requirement, family, breakages):
                 yield Hit(
-                    each.place,
-                    f"`{each}` is built for {each.label}, for which torch {breakages.version} is"
-                    f" not published ({breakages.last_on(each.label)})",
-                    f"take the label +{breakages.default_backend}, or torch=={breakages.before}+{each.label}",
+                    requirement.place,
+                    f"`{requirement}` is built for {label}, for which torch {breakages.version} is"
+                    f" not published ({breakages.last_on(label)})",
+                    f"take the label +{breakages.default_backend}, or torch=={breakages.before}+{label}",
                 )
+
+
+def _goes_with_release(
+    requirement: NamedRequirement, family: Sequence[NamedRequirement], breakages: Breakages
+) -> bool:
+    if requirement.name == "torch":
+        return breakages.is_pinned_by(requirement.specifier)
+    return any(beside.name == "torch" and breakages.is_admitted_by(beside.specifier) for beside in family)
 
 
 RULE = Rule(

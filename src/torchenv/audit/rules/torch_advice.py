@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     for install in source.installs:
-        pins = [each for each in install.family(breakages.family) if each.name == "torch"]
-        if not any(breakages.is_pinned_by(each.specifier) for each in pins):
+        pins = [
+            requirement for requirement in install.family(breakages.family) if requirement.name == "torch"
+        ]
+        if not any(breakages.is_pinned_by(pin.specifier) for pin in pins):
             continue
         for index in install.indexes:
             if not breakages.is_published(index.backend):
