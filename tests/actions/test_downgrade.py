@@ -12,7 +12,7 @@ from tests.support.workspace import Workspace
 
 from torchenv.actions.downgrade import Copied, DowngradeTarget, downgrade, downgrade_runs
 from torchenv.checkpoints import inspect
-from torchenv.errors import InputError, NothingSuits
+from torchenv.errors import InputError, NothingSuits, ToolFailed
 from torchenv.storage import Transfer
 from torchenv.storage.tree import LocalTree
 from torchenv.workspace.records import Environment
@@ -21,9 +21,9 @@ OLD = DowngradeTarget(torch="2.14", python="3.11.7", system="linux")
 
 
 def copied(
-    source: Path, target: DowngradeTarget = OLD, to: Path | None = None, *, copy: bool = False
+    source: Path, target: DowngradeTarget = OLD, to: Path | None = None, *, link: bool = False
 ) -> Copied:
-    return downgrade(str(source), target, to=str(to) if to else None, copy=copy, progress=lambda *_: None)
+    return downgrade(str(source), target, to=str(to) if to else None, link=link, progress=lambda *_: None)
 
 
 def inode(path: Path) -> int:
@@ -53,13 +53,32 @@ def test_the_copy_is_readable_and_only_its_metadata_is_new(tmp_path: Path) -> No
 
 def test_it_is_said_how_the_tensor_files_came_there(tmp_path: Path) -> None:
     source = save(tmp_path / "a" / "step-200", "dcp-2.15.0")
-    linked, apart = copied(source), copied(source, to=tmp_path / "apart", copy=True)
-    shared = inode(source / "__0_0.distcp") == inode(Path(linked.copy) / "__0_0.distcp")
+    apart, linked = copied(source), copied(source, to=tmp_path / "linked", link=True)
+    shared = inode(source / "__0_0.distcp") == inode(tmp_path / "linked" / "__0_0.distcp")
     # Where the file system can clone, nothing is shared and nothing is copied.
-    expected = {Transfer.LINKED} if shared else {Transfer.CLONED}
-    assert linked.carried == expected
+    assert linked.carried == ({Transfer.LINKED} if shared else {Transfer.CLONED})
     assert apart.carried <= {Transfer.COPIED, Transfer.CLONED}
-    assert inode(source / "__0_0.distcp") != inode(tmp_path / "apart" / "__0_0.distcp")
+
+
+def test_a_second_save_to_the_same_path_leaves_the_copy_as_it_is(tmp_path: Path) -> None:
+    source = save(tmp_path / "a" / "step-200", "dcp-2.15.0")
+    copy = Path(copied(source).copy)
+    before = contents(copy)
+    # torch opens the files that are there and writes into them.
+    with (source / "__0_0.distcp").open("r+b") as file:
+        file.write(b"of a later step")
+    assert contents(copy) == before
+    assert not {inode(path) for path in source.iterdir()} & {inode(path) for path in copy.iterdir()}
+
+
+def test_without_room_for_a_copy_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = save(tmp_path / "a" / "step-200", "dcp-2.15.0")
+    monkeypatch.setattr("torchenv.storage.local.clone", lambda *_: False)
+    monkeypatch.setattr("torchenv.system.disk.Disk.free_space", lambda *_: 3)
+    with pytest.raises(ToolFailed) as raised:
+        copied(source)
+    assert str(raised.value) == f"`{source}-for-2.14` needs 0.0 GiB, and 0.0 GiB are free"
+    assert [path.name for path in source.parent.iterdir()] == ["step-200"]
 
 
 def test_a_second_time_makes_nothing(tmp_path: Path) -> None:
@@ -67,7 +86,7 @@ def test_a_second_time_makes_nothing(tmp_path: Path) -> None:
     copied(source)
     before = contents(tmp_path)
     again = copied(source)
-    assert (again.made, again.why) == (False, "the copy is there already")
+    assert (again.made, again.why) == (False, "already copied")
     already = copied(tmp_path / "a" / "step-200-for-2.14")
     assert (already.made, already.why) == (False, "torch 2.14 reads it as it is")
     assert contents(tmp_path) == before
@@ -79,7 +98,7 @@ def test_what_is_in_its_place_is_never_replaced(tmp_path: Path) -> None:
     before = contents(taken)
     with pytest.raises(InputError) as raised:
         copied(source, to=taken)
-    assert str(raised.value) == f"{taken} is there already and is no copy of {source} for 2.14"
+    assert str(raised.value) == f"`{taken}` already exists and is no copy of `{source}` for torch 2.14"
     assert contents(taken) == before
 
 
@@ -210,7 +229,7 @@ def whole_runs(root: Path, *, newest: bool) -> tuple[tuple[Copied, ...], tuple[s
         OLD,
         newest=newest,
         to=None,
-        copy=False,
+        link=False,
         progress=lambda *_: None,
         say=lambda _: None,
     )

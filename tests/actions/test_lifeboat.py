@@ -164,3 +164,14 @@ def test_keeping_again_without_a_copy_forgets_no_copy(workspace: Workspace) -> N
     assert kept(workspace, step).kept.copy == copied
     (workspace.directory / copied / ".metadata").unlink()
     assert changes(workspace) == (KeptChange(copied, ".metadata", "missing"),)
+
+
+def test_a_later_save_to_the_same_path_changes_no_copy_and_is_told(workspace: Workspace) -> None:
+    step = save(workspace.directory / "runs" / "a" / "step-100", "dcp-2.14.1")
+    copied = kept(workspace, step, copy=True).kept.copy
+    assert copied is not None
+    before = contents(workspace.directory / copied)
+    with (step / "__0_0.distcp").open("r+b") as file:
+        file.write(b"of a later step")
+    assert contents(workspace.directory / copied) == before
+    assert changes(workspace) == (KeptChange("runs/a/step-100", "__0_0.distcp", "changed"),)

@@ -116,7 +116,7 @@ def test_without_an_index_a_later_environment_is_not_said_to_read_nothing(termin
     switched = terminal.type("use", "3", "--json").json
     assert switched["checkpoints"][0]["unreadable"] == []
     copied = terminal.type("rollback", "3", "--with-checkpoints")
-    assert (copied.code, copied.out.splitlines()[-1]) == (3, f"not made: runs/a: {said}")
+    assert (copied.code, copied.out.splitlines()[-1]) == (3, f"not copied: runs/a: {said}")
     terminal.type("checkpoints", "scan")
     assert terminal.type("list").out.splitlines()[-1] == "  environment 3 reads step-100, 100 steps behind"
 
@@ -163,7 +163,7 @@ def test_a_rollback_warns_and_copies_along(terminal: Terminal) -> None:
     original = terminal.cwd / "runs" / "a" / "step-200"
     assert f"copied {original} to {copy}, which torch 2.14 reads\n" in ended.err
     assert "checkpoints downgrade" not in ended.err
-    assert f"{copy}: made from {terminal.cwd}/runs/a/step-200, which is as it was" in ended.out
+    assert f"{copy}: copied from {terminal.cwd}/runs/a/step-200; original unchanged" in ended.out
     after = contents(terminal.cwd / "runs")
     assert {name: each for name, each in after.items() if "-for-" not in name} == before
     again = terminal.type("use", "2")
@@ -195,7 +195,11 @@ def test_keep_verify_and_release(terminal: Terminal) -> None:
     kept = terminal.type("checkpoints", "keep", step)
     assert kept.code == 0
     assert kept.out.startswith("runs/a/step-100 is kept: 2 files, ")
-    assert terminal.type("checkpoints", "verify").out == "runs/a/step-100: untouched\n"
+    assert kept.out.endswith(
+        "  guarded by its hashes only: `torchenv checkpoints verify` notices a change,\n"
+        "  `torchenv checkpoints keep --copy runs/a/step-100` keeps a copy of the bytes\n"
+    )
+    assert terminal.type("checkpoints", "verify").out == "runs/a/step-100: unchanged\n"
     (terminal.cwd / step / "__0_0.distcp").write_bytes(b"")
     changed = terminal.type("checkpoints", "verify")
     assert (changed.code, changed.out) == (1, "runs/a/step-100/__0_0.distcp: changed\n")
@@ -216,7 +220,7 @@ def test_a_downgrade_says_what_it_made_or_why_it_made_nothing(terminal: Terminal
     again = terminal.type("checkpoints", "downgrade", "runs", "--for", "2.14", "--newest")
     assert (again.code, again.out) == (
         0,
-        f"{terminal.cwd}/runs/a/step-200: nothing to do, the copy is there already\n",
+        f"{terminal.cwd}/runs/a/step-200: nothing to do, already copied\n",
     )
     refused = terminal.type("checkpoints", "downgrade", "runs/a/step-200", "--for", "2.3")
     assert refused.code == 3

@@ -19,6 +19,7 @@ from torchenv.checkpoints.scan.runs import Save, needs_plain_path, reader_after,
 from torchenv.checkpoints.values import Checkpoint, CheckpointNote, Reader
 from torchenv.errors import InputError, NothingSuits, ToolFailed
 from torchenv.storage import Draft, Place, Progress, Transfer, is_remote, place
+from torchenv.storage.carry import carry
 from torchenv.workspace.manifest import Manifest
 
 Say = Callable[[str], None]
@@ -78,7 +79,7 @@ class Copied:
 
 
 def downgrade(
-    source: str, target: DowngradeTarget, *, to: str | None = None, copy: bool = False, progress: Progress
+    source: str, target: DowngradeTarget, *, to: str | None = None, link: bool = False, progress: Progress
 ) -> Copied:
     """Make a copy of one checkpoint, under `to` or beside it; one that is there already is left as it is.
 
@@ -98,11 +99,13 @@ def downgrade(
     sizes = there.files()
     goal = place(aim)
     if goal.exists() and _is_whole(goal, sizes, rewritten):
-        return Copied(source=source, copy=aim, made=False, why="the copy is there already")
+        return Copied(source=source, copy=aim, made=False, why="already copied")
     if goal.exists() and not (is_remote(aim) and GLOBAL not in goal.files()):
         hint = "name another place for the copy: `torchenv checkpoints downgrade SRC DST`"
-        raise InputError(f"{aim} is there already and is no copy of {source} for {target.torch}", hint=hint)
-    carried = _write_copy(there, goal, sizes, rewritten, copy=copy, progress=progress)
+        raise InputError(
+            f"`{aim}` already exists and is no copy of `{source}` for torch {target.torch}", hint=hint
+        )
+    carried = _write_copy(there, goal, sizes, rewritten, link=link, progress=progress)
     return Copied(
         source=source,
         copy=aim,
@@ -125,7 +128,7 @@ def downgrade_runs(
     *,
     newest: bool,
     to: str | None,
-    copy: bool,
+    link: bool,
     progress: Progress,
     say: Say,
 ) -> tuple[tuple[Copied, ...], tuple[str, ...]]:
@@ -145,7 +148,7 @@ def downgrade_runs(
             for path in _find_distributed_parts(save, index, target):
                 aim = _aim(save, path, root, to, target)
                 try:
-                    copied = downgrade(path, target, to=aim, copy=copy, progress=progress)
+                    copied = downgrade(path, target, to=aim, link=link, progress=progress)
                 except (NothingSuits, InputError) as error:
                     refused.append(f"{path}: {error.message}")
                     continue
@@ -221,19 +224,14 @@ def _write_copy(
     sizes: Mapping[str, int],
     rewritten: Mapping[str, Downgraded],
     *,
-    copy: bool,
+    link: bool,
     progress: Progress,
 ) -> frozenset[Transfer]:
     """Write the copy where no one takes it for one, look at it, and only then give it its name."""
     draft = goal.draft()
-    carried = set()
-    total, done = sum(sizes.values()), 0
     try:
-        for name, size in sizes.items():
-            if name not in rewritten:
-                carried.add(draft.take(there, name, copy=copy))
-            done += size
-            progress(done, total)
+        untouched = {name: size for name, size in sizes.items() if name not in rewritten}
+        carried = carry(draft, there, untouched, goal.address, link=link, progress=progress)
         for name, each in rewritten.items():
             draft.write(name, each.data)
         _check(draft, goal.address, sizes, rewritten)
@@ -246,7 +244,7 @@ def _write_copy(
     except BaseException:
         draft.abandon()
         raise
-    return frozenset(carried)
+    return carried
 
 
 def _check(draft: Draft, address: str, sizes: Mapping[str, int], rewritten: Mapping[str, Downgraded]) -> None:

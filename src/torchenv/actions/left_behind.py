@@ -78,7 +78,7 @@ def copy_newest_saves(
             continue
         try:
             made, why = downgrade_runs(
-                address, target, newest=False, to=None, copy=False, progress=progress, say=say
+                address, target, newest=False, to=None, link=False, progress=progress, say=say
             )
         except (OSError, TorchenvError) as error:
             refused.append(f"{run.path}/{run.newest}: {error}")

@@ -19,6 +19,7 @@ from torchenv.checkpoints.scan.runs import Judge, runs_of
 from torchenv.checkpoints.steps import is_save
 from torchenv.errors import InputError, NothingSuits, WorkspaceError
 from torchenv.storage import Place, Progress, Transfer, is_remote, place
+from torchenv.storage.carry import carry
 from torchenv.system.documents import Table
 from torchenv.workspace.records import Kept
 from torchenv.workspace.store import Store
@@ -37,12 +38,12 @@ class Hashed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """A lifeboat as it was just recorded; `carried` says how its copy was made, where one was asked for."""
+    """A lifeboat as it was just recorded; `carried` says how its copy was made, if it was made now."""
 
     kept: Kept
     files: int
     bytes: int
-    carried: tuple[Transfer, ...] = ()
+    carried: frozenset[Transfer] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,12 @@ class KeptChange:
         return f"{self.path}/{self.file}: {self.what}" if self.file else f"{self.path}: {self.what}"
 
 
-def keep(address: str, store: Store, *, copy: bool, system: str, progress: Progress) -> Keeping:
+def keep(
+    address: str, store: Store, *, copy: bool, link: bool = False, system: str, progress: Progress
+) -> Keeping:
     """Record the hash of every file of a checkpoint, and with `copy` bring it into the workspace.
 
+    A copy shares nothing with the original, unless `link` asks for hard links, which are the same files.
     Raises `InputError` where there is no checkpoint, `NothingSuits` where it is not complete, or is still
     being written.
     """
@@ -84,12 +88,12 @@ def keep(address: str, store: Store, *, copy: bool, system: str, progress: Progr
     reading = set.intersection(*(set(readers(each, judge)) for each in found))
     shown = paths.display(address)
     copied: str | None = None
-    carried: tuple[Transfer, ...] = ()
+    carried: frozenset[Transfer] = frozenset()
     with store.hold("torchenv checkpoints keep"):
         manifest = store.read()
         if copy:
             target = store.lifeboat_path(digest).with_suffix("")
-            carried = _copy_files(there, place(target), hashes, changed)
+            carried = _copy_files(there, place(target), hashes, changed, link=link, progress=progress)
             copied = paths.display(str(target.absolute()))
         else:
             same = (each for each in manifest.kept if (each.path, each.digest) == (shown, digest))
@@ -198,13 +202,20 @@ def _hash(there: Place, name: str) -> Hashed:
 
 
 def _copy_files(
-    there: Place, target: Place, hashes: Mapping[str, Hashed], changed: float
-) -> tuple[Transfer, ...]:
+    there: Place,
+    target: Place,
+    hashes: Mapping[str, Hashed],
+    changed: float,
+    *,
+    link: bool,
+    progress: Progress,
+) -> frozenset[Transfer]:
     if target.exists():
-        return ()  # its name is its digest: this checkpoint is there already
+        return frozenset()  # its name is its digest: this checkpoint is there already
     draft = target.draft()
     try:
-        carried = tuple(draft.take(there, name) for name in hashes)
+        sizes = {name: hashed.bytes for name, hashed in hashes.items()}
+        carried = carry(draft, there, sizes, target.address, link=link, progress=progress)
         _refuse_changing(there, hashes, changed)
         draft.finish()
     except BaseException:

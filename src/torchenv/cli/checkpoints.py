@@ -28,7 +28,10 @@ def options(parser: ArgumentParser) -> None:
 
     keep = actions.add_parser("keep", help="record its hashes and guard it: a lifeboat")
     keep.add_argument("paths", nargs="+", metavar="PATH", help="a checkpoint")
-    keep.add_argument("--copy", action="store_true", help="with a clone, links or a copy in the workspace")
+    keep.add_argument(
+        "--copy", action="store_true", help="Keep a copy in the workspace, cloned where possible"
+    )
+    keep.add_argument("--link", action="store_true", help="Keep hard links: the same files, changed with it")
     keep.add_argument("--release", action="store_true", help="keep it no longer; its files stay as they are")
 
     verify = actions.add_parser("verify", help="prove that what was kept is untouched")
@@ -45,7 +48,8 @@ def options(parser: ArgumentParser) -> None:
     which = down.add_mutually_exclusive_group()
     which.add_argument("--newest", action="store_true", help="of the newest save of every run below SRC")
     which.add_argument("--all", action="store_true", help="of every save below SRC")
-    down.add_argument("--copy", action="store_true", help="share no file with the original")
+    down.add_argument("--link", action="store_true", help="Hard-link files: writing into one changes both")
+    down.add_argument("--copy", action="store_true", help=SUPPRESS)  # what it does without being told
 
     for action in (scan, show, keep, verify, down):
         action.add_argument("--json", action="store_true", help="print it as JSON")
@@ -129,7 +133,8 @@ def _keep(arguments: Namespace, context: Context) -> int:
         keeping = keep(
             each,
             context.store,
-            copy=arguments.copy,
+            copy=arguments.copy or arguments.link,
+            link=arguments.link,
             system=context.system,
             progress=context.progress(f"hashing {each}"),
         )
@@ -173,12 +178,12 @@ def _downgrade(arguments: Namespace, context: Context) -> int:
             target,
             newest=arguments.newest,
             to=to,
-            copy=arguments.copy,
+            link=arguments.link,
             progress=progress,
             say=context.say,
         )
     else:
-        copies = (downgrade(source, target, to=to, copy=arguments.copy, progress=progress),)
+        copies = (downgrade(source, target, to=to, link=arguments.link, progress=progress),)
     if arguments.json:
         context.print_json(encode_copied(copies, refused))
     else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchenv.checkpoints.lifeboats import describe_run, make_printable
 from torchenv.checkpoints.values import escape_name
+from torchenv.storage import Transfer
 from torchenv.workspace.records import Environment, Kept, Run, as_json
 
 if TYPE_CHECKING:
@@ -52,14 +53,22 @@ def describe_show(scanned: Scanned, now: datetime) -> str:
 
 
 def describe_kept(keeping: Keeping, environments: Sequence[Environment]) -> str:
-    """Describe what was kept, and for whom."""
+    """Describe what was kept, for whom, and what guards it."""
     kept = keeping.kept
-    lines = [f"{kept.path} is kept: {keeping.files} files, {keeping.bytes / 1e6:.1f} MB, {kept.digest}"]
-    names = [str(each) for each in environments if each.number in kept.readable_by]
+    size = f"{_count(keeping.files, 'file')}, {keeping.bytes / 1e6:.1f} MB"
+    lines = [f"{make_printable(kept.path)} is kept: {size}, {kept.digest}"]
+    names = [str(environment) for environment in environments if environment.number in kept.readable_by]
     lines.append(f"  readable by {', '.join(names)}" if names else "  no environment here can read it")
     if kept.copy:
-        how = "/".join(sorted({each.value for each in keeping.carried})) or "there already"
+        how = "/".join(sorted(transfer.value for transfer in keeping.carried)) or "already copied"
         lines.append(f"  copy in the workspace: {kept.copy} ({how})")
+        if Transfer.LINKED in keeping.carried:
+            lines.append(
+                "  hard links are the same files: a program that writes into the original changes both"
+            )
+    else:
+        lines.append("  guarded by its hashes only: `torchenv checkpoints verify` notices a change,")
+        lines.append(f"  `torchenv checkpoints keep --copy {kept.path}` keeps a copy of the bytes")
     return "\n".join(lines)
 
 
@@ -76,9 +85,13 @@ def describe_verified(kept: Sequence[Kept], changes: Sequence[KeptChange]) -> st
     """Describe what has changed since it was kept."""
     if not kept:
         return "nothing is kept: `torchenv checkpoints keep PATH` keeps a checkpoint"
-    changed = {each.path for each in changes}
-    same = [each.path for each in kept if not {each.path, each.copy} & changed]
-    return "\n".join([*(f"{each}: untouched" for each in same), *map(str, changes)])
+    changed = {change.path for change in changes}
+    lines = [f"{one.path}: unchanged" for one in kept if not {one.path, one.copy} & changed]
+    lines += map(str, changes)
+    for one in kept:
+        if one.copy and one.path in changed and one.copy not in changed:
+            lines.append(f"{one.path}: its copy {one.copy} is unchanged")
+    return "\n".join(lines)
 
 
 def encode_copied(copies: Sequence[Copied], refused: Sequence[str]) -> dict[str, Any]:
@@ -104,14 +117,16 @@ def encode_copied(copies: Sequence[Copied], refused: Sequence[str]) -> dict[str,
 def describe_copied(copies: Sequence[Copied], refused: Sequence[str]) -> str:
     """Describe which copies were made and how."""
     lines = []
-    for each in copies:
-        if each.made:
-            how = "/".join(sorted(how.value for how in each.carried)) or "carried"
-            size = f"{each.metadata} bytes of metadata rewritten, {each.files} files {how}"
-            lines.append(f"{each.copy}: made from {each.source}, which is as it was ({size})")
+    for copied in copies:
+        if copied.made:
+            how = "/".join(sorted(transfer.value for transfer in copied.carried)) or "copied"
+            size = f"{copied.metadata} bytes of metadata rewritten, {_count(copied.files, 'file')} {how}"
+            lines.append(f"{copied.copy}: copied from {copied.source}; original unchanged; {size}")
+            if Transfer.LINKED in copied.carried:
+                lines.append("  hard links are the same files: a program that writes into one changes both")
         else:
-            lines.append(f"{each.source}: nothing to do, {each.why}")
-    lines += [f"not made: {each}" for each in refused]
+            lines.append(f"{copied.source}: nothing to do, {copied.why}")
+    lines += [f"not copied: {reason}" for reason in refused]
     return "\n".join(lines) or "there is nothing to downgrade"
 
 

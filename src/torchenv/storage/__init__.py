@@ -42,8 +42,18 @@ class Draft(Protocol):
     def write(self, name: str, data: bytes) -> None:
         """Put a file there."""
 
-    def take(self, source: Place, name: str, *, copy: bool = False) -> Transfer:
-        """Bring a file there from another place; with `copy` nothing is shared with that place."""
+    def share(self, source: Place, name: str, *, link: bool = False) -> Transfer | None:
+        """Bring a file there without writing its bytes: cloned, else with `link` hard-linked; None: neither.
+
+        A clone changes with nothing. A link is the same file under a second name: who writes in one changes
+        the other.
+        """
+
+    def copy(self, source: Place, name: str, moved: Callable[[int], None] = lambda _: None) -> Transfer:
+        """Bring a file there byte by byte; `moved` gets the bytes of each block."""
+
+    def free_space(self) -> int | None:
+        """Return the bytes that are free there; None where nobody knows."""
 
     def sizes(self) -> Mapping[str, int]:
         """Return the files that are there so far, with their sizes in bytes."""

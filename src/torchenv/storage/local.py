@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -115,26 +115,35 @@ class LocalDraft:
             file.flush()
             os.fsync(file.fileno())
 
-    def take(self, source: Place, name: str, *, copy: bool = False) -> Transfer:
+    def share(self, source: Place, name: str, *, link: bool = False) -> Transfer | None:
+        if not isinstance(source, LocalPlace):
+            return None
         path = self._room_for(name)
-        if isinstance(source, LocalPlace):
-            origin = source.file(name).resolve()
-            if clone(str(origin), str(path)):
-                _keep_times(origin, path)
-                return Transfer.CLONED
-            if not copy:
-                with suppress(OSError):
-                    path.unlink(missing_ok=True)
-                    path.hardlink_to(origin)
-                    return Transfer.LINKED
+        origin = source.file(name).resolve()
+        if clone(str(origin), str(path)):
+            _keep_times(origin, path)
+            return Transfer.CLONED
+        path.unlink(missing_ok=True)
+        if link:
+            with suppress(OSError):
+                path.hardlink_to(origin)
+                return Transfer.LINKED
+        return None
+
+    def copy(self, source: Place, name: str, moved: Callable[[int], None] = lambda _: None) -> Transfer:
+        path = self._room_for(name)
         with source.open(name) as reading, path.open("wb") as writing:
             while block := reading.read(_BLOCK):
                 writing.write(block)
+                moved(len(block))
             writing.flush()
             os.fsync(writing.fileno())
         if isinstance(source, LocalPlace):
             _keep_times(source.file(name), path)
         return Transfer.COPIED
+
+    def free_space(self) -> int | None:
+        return self._disk.free_space(self._directory)
 
     def sizes(self) -> Mapping[str, int]:
         return LocalPlace(self._directory).files()

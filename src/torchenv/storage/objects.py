@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, BinaryIO, cast
@@ -141,15 +141,22 @@ class ObjectDraft:
     def write(self, name: str, data: bytes) -> None:
         self._last[name] = data
 
-    def take(self, source: Place, name: str, *, copy: bool = False) -> Transfer:  # noqa: ARG002 - nothing is ever shared
-        key = self._key(name)
-        if isinstance(source, ObjectPlace) and source.store is self._store:
-            self._store.cp_file(source.key(name), key)
-            return Transfer.COPIED
-        with source.open(name) as reading, self._store.open(key, "wb") as writing:
+    def share(self, source: Place, name: str, *, link: bool = False) -> Transfer | None:  # noqa: ARG002 - an object has one name
+        if not (isinstance(source, ObjectPlace) and source.store is self._store):
+            return None
+        # The store copies it by itself.
+        self._store.cp_file(source.key(name), self._key(name))
+        return Transfer.COPIED
+
+    def copy(self, source: Place, name: str, moved: Callable[[int], None] = lambda _: None) -> Transfer:
+        with source.open(name) as reading, self._store.open(self._key(name), "wb") as writing:
             while block := reading.read(_BLOCK):
                 writing.write(block)
+                moved(len(block))
         return Transfer.COPIED
+
+    def free_space(self) -> int | None:
+        return None
 
     def sizes(self) -> Mapping[str, int]:
         there = {name: size for name, size in self._target.files().items() if name not in self._last}
