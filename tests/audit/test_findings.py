@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -227,3 +228,39 @@ def test_a_report_gives_what_matters_as_much_as_asked() -> None:
 )
 def test_a_file_is_known_by_its_name(path: str, kind: FileKind | None) -> None:
     assert kind_of(path) is kind
+
+
+KEYS = ("package", "project", "tool", "uv", "pip", "sources", "index", "poetry", "group", "pixi", "feature")
+MORE_KEYS = (
+    "hatch",
+    "envs",
+    "dependencies",
+    "torch",
+    "name",
+    "version",
+    "url",
+    "extra",
+    "source",
+    "packages",
+)
+TABLES = st.recursive(
+    st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS + MORE_KEYS), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@given(table=TABLES, path=st.sampled_from(["pyproject.toml", "uv.lock", "pixi.toml", "hatch.toml"]))
+def test_a_document_of_odd_types_is_judged_or_told(breakages: Breakages, table: object, path: str) -> None:
+    text = tomlkit.dumps(table) if isinstance(table, dict) else "torch = 3.1"
+    kind = kind_of(path)
+    assert kind is not None
+    everything = [replace(rule, kinds=frozenset(FileKind), needles=((),)) for rule in RULES]
+    assert isinstance(audit_content(path, kind, text.encode(), [breakages], everything), Unread | tuple)
+
+
+def test_what_is_too_large_to_be_followed_is_told(breakages: Breakages) -> None:
+    code = b"import torch.distributed as dist\ndist.init_process_group('nccl')\n" + b"x = 1\n" * 300_000
+    assert audit_content("a.py", FileKind.PYTHON, code, [breakages]) == Unread("a.py", "larger than 1.5 MB")

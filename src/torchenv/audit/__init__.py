@@ -5,6 +5,7 @@ Text and bytes go in, findings come out; nothing here opens a file or starts a p
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -13,7 +14,7 @@ from torchenv.audit.findings import AuditReport, Finding, Severity, TextPlace, U
 from torchenv.audit.native import read_native
 from torchenv.audit.rule import Hit, Rule, needle_test
 from torchenv.audit.rules import RULES
-from torchenv.audit.sources import FileKind, Source, kind_of
+from torchenv.audit.sources import LARGEST, LARGEST_TEXT, FileKind, Source, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,10 +49,15 @@ def audit_content(
 
     `breakages` begins with the release that is audited for; those on the way to it follow.
     """
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        content = content.decode("utf-16", errors="replace").encode()
     holds = needle_test(content)
     asked = [(rule, facts) for facts in breakages for rule in rules if rule.may_hit(kind, holds, facts)]
     if not asked:
         return ()
+    largest = LARGEST.get(kind, LARGEST_TEXT)
+    if len(content) > largest:
+        return Unread(path, f"larger than {largest / 1e6:.1f} MB")
     # Most files end above, and need none of the readers.
     from torchenv.audit.readers import read
 

@@ -48,6 +48,21 @@ class Trainer:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainerSetting:
+    """A setting by which a trainer writes distributed checkpoints.
+
+    `key` is how configuration files write it, `--key` how a command line does, and `variable` how the
+    environment does; `method` is the call that takes it in code.
+    """
+
+    tool: str
+    key: str
+    values: tuple[str, ...]
+    variable: str | None
+    method: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Nccl:
     """The implementation that was replaced: its name, its switch, its settings, its class and members."""
 
@@ -112,6 +127,7 @@ class Breakages:
     nested: Nested | None = None
     checkpoint: CheckpointApis | None = None
     trainers: tuple[Trainer, ...] = ()
+    trainer_settings: tuple[TrainerSetting, ...] = ()
     unbundled: tuple[Unbundled, ...] = ()
     one_device: bool = False
     loads_once: bool = False
@@ -278,6 +294,7 @@ def _add_changes(published: Breakages, table: Table) -> Breakages:
         nested=_nested(table.table("nested")) if "nested" in table else None,
         checkpoint=_checkpoint(table.table("checkpoint")) if "checkpoint" in table else None,
         trainers=tuple(map(_trainer, table.tables("trainer"))),
+        trainer_settings=tuple(map(_trainer_setting, table.tables("trainer-setting"))),
         unbundled=tuple(map(_unbundled, table.tables("unbundled"))),
         one_device=table.get("one-device", bool, False),
         loads_once=table.get("loads-once", bool, False),
@@ -295,6 +312,7 @@ _KEYS = (
     "nested",
     "checkpoint",
     "trainer",
+    "trainer-setting",
     "unbundled",
     "one-device",
     "loads-once",
@@ -350,6 +368,17 @@ def _trainer(table: Table) -> Trainer:
         table.maybe("parameter", str),
         table.strings("values"),
         table.get("default", bool),
+    )
+
+
+def _trainer_setting(table: Table) -> TrainerSetting:
+    table.only({"tool", "key", "values", "variable", "method"})
+    return TrainerSetting(
+        table.get("tool", str),
+        table.get("key", str),
+        table.strings("values"),
+        table.maybe("variable", str),
+        table.maybe("method", str),
     )
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
+from packaging.markers import Marker
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from torchenv.audit.commands import Command, Word
 
@@ -62,9 +66,18 @@ class NamedRequirement:
     specifier: SpecifierSet
     label: str | None
     place: TextPlace
+    marker: str = ""
 
     def __str__(self) -> str:
         return f"{self.name}{self.specifier}"
+
+    def applies_to(self, python: str) -> bool:
+        """Return whether its marker lets it in on some system with this Python, such as `3.10`."""
+        return any(python == minor for minor, *_ in _where(self.marker))
+
+    def meets(self, other: NamedRequirement) -> bool:
+        """Return whether some environment has both: their markers do not exclude each other."""
+        return not _where(self.marker).isdisjoint(_where(other.marker))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +103,26 @@ class InstallCommand:
 
 def parse_requirement(text: str, place: TextPlace) -> NamedRequirement | None:
     """Read a requirement as pip writes it; None for paths, URLs and whatever else is not one."""
+    if text.startswith(("http:", "https:")):
+        return parse_wheel_address(text, place)
     try:
         requirement = Requirement(text.split(" #", maxsplit=1)[0].strip().rstrip("\\").strip())
     except InvalidRequirement:
         return None
+    marker = str(requirement.marker or "")
     if requirement.url:
+        return parse_wheel_address(requirement.url, place)
+    return _make_requirement(requirement.name, requirement.specifier, place, marker)
+
+
+def parse_wheel_address(text: str, place: TextPlace) -> NamedRequirement | None:
+    """Read the address of one wheel, `https://…/torch-2.15.0%2Bcu126-cp312-….whl`; None for any other."""
+    name = unquote(urlsplit(text).path.rpartition("/")[2])
+    try:
+        project, version, _, _ = parse_wheel_filename(name)
+        return _make_requirement(project, SpecifierSet(f"=={version}"), place)
+    except (InvalidWheelFilename, ValueError):
         return None
-    return _make_requirement(requirement.name, requirement.specifier, place)
 
 
 def parse_match_spec(text: str, place: TextPlace) -> NamedRequirement | None:
@@ -153,9 +179,37 @@ def find_index_settings(command: Command) -> Iterator[IndexReference]:
             yield index
 
 
-def _make_requirement(name: str, specifier: SpecifierSet, place: TextPlace) -> NamedRequirement:
+def _make_requirement(
+    name: str, specifier: SpecifierSet, place: TextPlace, marker: str = ""
+) -> NamedRequirement:
     label = next((v.version.partition("+")[2] for v in specifier if "+" in v.version), None)
-    return NamedRequirement(canonicalize_name(name), specifier, label, place)
+    return NamedRequirement(canonicalize_name(name), specifier, label, place, marker)
+
+
+@cache
+def _where(marker: str) -> frozenset[tuple[str, str, str]]:
+    """Return the environments that a marker lets in, as (Python, sys_platform, machine)."""
+    everywhere = product(
+        [f"3.{minor}" for minor in range(6, 19)], ["linux", "win32", "darwin"], ["x86_64", "aarch64", "arm64"]
+    )
+    if not marker:
+        return frozenset(everywhere)
+    parsed = Marker(marker)
+    return frozenset(
+        (python, system, machine)
+        for python, system, machine in everywhere
+        if parsed.evaluate(
+            {
+                "python_version": python,
+                "python_full_version": f"{python}.9",
+                "sys_platform": system,
+                "platform_system": {"linux": "Linux", "win32": "Windows", "darwin": "Darwin"}[system],
+                "platform_machine": machine,
+                "os_name": "nt" if system == "win32" else "posix",
+                "extra": "",
+            }
+        )
+    )
 
 
 def _arguments_start(command: Command) -> int | None:

@@ -6,7 +6,7 @@ import ast
 import builtins
 from typing import TYPE_CHECKING
 
-from torchenv.audit.scopes import Scope
+from torchenv.audit.scopes import Binding, Scope
 from torchenv.audit.walking import Reference, SyntaxWalk
 
 if TYPE_CHECKING:
@@ -41,7 +41,34 @@ class Module:
 
     def calls(self, *paths: str) -> list[tuple[ast.Call, Scope]]:
         """Return the calls of any of these dotted paths, in the order of the file."""
-        return [(use.call, use.scope) for use in self.uses(*paths) if use.call is not None]
+        return [
+            (self._unfold(use.call, use.scope), use.scope)
+            for use in self.uses(*paths)
+            if use.call is not None
+        ]
+
+    def member_calls(self, name: str) -> Iterator[tuple[ast.Call, Scope]]:
+        """Yield the calls of a method of this name, whatever it is a method of."""
+        attributes = {id(node): scope for node, scope in self.members if node.attr == name}
+        if attributes:
+            for node in ast.walk(self.tree):
+                if isinstance(node, ast.Call) and id(node.func) in attributes:
+                    yield node, attributes[id(node.func)]
+
+    def _unfold(self, call: ast.Call, scope: Scope) -> ast.Call:
+        """Return a call of a `functools.partial` as the call that it makes."""
+        for made in self.origins(call.func, scope):
+            if isinstance(made, ast.Call) and made.args and self._is_partial(made, scope):
+                whole = ast.Call(
+                    func=made.args[0],
+                    args=[*made.args[1:], *call.args],
+                    keywords=[*made.keywords, *call.keywords],
+                )
+                return ast.copy_location(whole, call)
+        return call
+
+    def _is_partial(self, call: ast.Call, scope: Scope) -> bool:
+        return "functools.partial" in self.resolve(call.func, scope)
 
     def mentions(self, prefix: str) -> bool:
         """Return whether anything at or under a dotted path is used."""
@@ -50,6 +77,8 @@ class Module:
     def resolve(self, node: ast.expr, scope: Scope) -> tuple[str, ...]:
         """Follow an expression to the dotted paths it may stand for."""
         match node:
+            case ast.Attribute(value=ast.Name(id="self"), attr=attr) if binding := scope.find_attribute(attr):
+                return self._resolve_binding(binding)
             case ast.Attribute(value=value, attr=attr):
                 return self.spell(f"{path}.{attr}" for path in self.resolve(value, scope))
             case ast.Name(id=name):
@@ -57,6 +86,11 @@ class Module:
             case ast.Call(func=func, args=[ast.Constant(value=str(path)), *_]):
                 loads = "importlib.import_module" in self.resolve(func, scope)
                 return self.spell([path]) if loads else ()
+            # getattr(dist, "init_process_group"); with a third argument it asks whether there is one.
+            case ast.Call(func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(attr))]):
+                return self.spell(f"{path}.{attr}" for path in self.resolve(value, scope))
+            case ast.Call(args=[made, *_]) if self._is_partial(node, scope):
+                return self.resolve(made, scope)
             case _:
                 return ()
 
@@ -66,6 +100,9 @@ class Module:
             if name and hasattr(builtins, name):
                 return (f"builtins.{name}",)
             return self.spell(f"{star}.{name}" for star in scope.all_stars())
+        return self._resolve_binding(found)
+
+    def _resolve_binding(self, found: tuple[Binding, Scope]) -> tuple[str, ...]:
         binding, where = found
         if binding.resolved is None:
             # A name that is made from itself adds nothing to what it stands for.
@@ -115,6 +152,11 @@ class Module:
         where = scope
         match node:
             case ast.Name(id=name) if found := scope.find(name):
+                binding, where = found
+                if id(binding) not in seen:
+                    seen.add(id(binding))
+                    inner = binding.values
+            case ast.Attribute(value=ast.Name(id="self"), attr=attr) if found := scope.find_attribute(attr):
                 binding, where = found
                 if id(binding) not in seen:
                     seen.add(id(binding))

@@ -28,6 +28,14 @@ class Scope:
     names: dict[str, Binding] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     outer: set[str] = field(default_factory=set)
+    attributes: dict[str, tuple[Binding, Scope]] = field(default_factory=dict)
+
+    def find_attribute(self, name: str) -> tuple[Binding, Scope] | None:
+        """Return what a method's class assigns to `self.NAME`, with the scope that it is assigned in."""
+        scope: Scope | None = self
+        while scope is not None and not scope.is_class:
+            scope = scope.parent
+        return scope.attributes.get(name) if scope is not None else None
 
     def find(self, name: str) -> tuple[Binding, Scope] | None:
         scope: Scope | None = self
@@ -83,8 +91,9 @@ def bind_block(body: Iterable[ast.stmt], scope: Scope) -> None:
                         scope.bind(alias.asname or alias.name).paths.append(path)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 scope.bind(name)
-            case ast.ClassDef(name=name):
-                scope.bind(name)
+            case ast.ClassDef(name=name, bases=bases):
+                # What is made of a class is made of those that it comes from.
+                scope.bind(name).values.extend(bases)
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
                     bind_target(target, scope, value)
@@ -114,6 +123,29 @@ def bind_block(body: Iterable[ast.stmt], scope: Scope) -> None:
                     bind_block(case.body, scope)
             case _:
                 pass
+
+
+def bind_attributes(body: Iterable[ast.stmt], scope: Scope) -> None:
+    """Bind what the methods of a class assign to attributes of `self`."""
+    for method in body:
+        if not isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        assigned = [
+            (target.attr, node.value)
+            for node in ast.walk(method)
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Attribute)
+            and isinstance(target.value, ast.Name)
+            and target.value.id == "self"
+        ]
+        if assigned:
+            inner = Scope(parent=scope)
+            bind_parameters(method.args, inner)
+            bind_block(method.body, inner)
+            for name, value in assigned:
+                binding, _ = scope.attributes.setdefault(name, (Binding(), inner))
+                binding.values.append(value)
 
 
 def bind_target(target: ast.expr, scope: Scope, value: ast.expr | None) -> None:

@@ -30,6 +30,7 @@ class FileKind(Enum):
     PYTHON_PIN = auto()
     CI = auto()
     YAML = auto()
+    JSON = auto()
     DOCKERFILE = auto()
     SHELL = auto()
     PROSE = auto()
@@ -40,7 +41,7 @@ class FileKind(Enum):
 
 
 CODE = frozenset({FileKind.PYTHON, FileKind.NOTEBOOK, FileKind.SETUP_PY})
-CONFIGURATION = frozenset({FileKind.CI, FileKind.YAML})
+CONFIGURATION = frozenset({FileKind.CI, FileKind.YAML, FileKind.JSON})
 SCRIPTS = frozenset({FileKind.DOCKERFILE, FileKind.SHELL, FileKind.MAKE}) | CONFIGURATION
 PROJECT = frozenset(
     {
@@ -53,6 +54,19 @@ PROJECT = frozenset(
     }
 )
 INSTALLING = CODE | SCRIPTS | PROJECT | {FileKind.PROSE}
+
+
+# The largest files that are read, in bytes: what a syntax tree or a YAML tree costs in time (about 1 s a MB)
+# and memory (about 250 MB a MB of Python). A lock and a notebook are mostly what nobody asks about.
+LARGEST = {
+    FileKind.PYTHON: 1_500_000,
+    FileKind.SETUP_PY: 1_500_000,
+    FileKind.YAML: 3_000_000,
+    FileKind.JSON: 3_000_000,
+    FileKind.NOTEBOOK: 64_000_000,
+    FileKind.LOCK: 32_000_000,
+}
+LARGEST_TEXT = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +120,9 @@ _NAMES = {
     "setup.py": FileKind.SETUP_PY,
     "pyproject.toml": FileKind.PYPROJECT,
     "pipfile": FileKind.PYPROJECT,
+    "pixi.toml": FileKind.PYPROJECT,
+    "hatch.toml": FileKind.PYPROJECT,
+    "tox.ini": FileKind.SETUP_CFG,
     "setup.cfg": FileKind.SETUP_CFG,
     "uv.lock": FileKind.LOCK,
     "poetry.lock": FileKind.LOCK,
@@ -127,6 +144,11 @@ _SUFFIXES = {
     ".yaml": FileKind.YAML,
     ".sh": FileKind.SHELL,
     ".bash": FileKind.SHELL,
+    ".ps1": FileKind.SHELL,
+    ".bat": FileKind.SHELL,
+    ".cmd": FileKind.SHELL,
+    ".json": FileKind.JSON,
+    ".jsonc": FileKind.JSON,
     ".slurm": FileKind.SHELL,
     ".sbatch": FileKind.SHELL,
     ".env": FileKind.SHELL,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torchenv.audit.findings import TextPlace
-from torchenv.audit.scopes import Scope, bind_block, bind_parameters, bind_target
+from torchenv.audit.scopes import Scope, bind_attributes, bind_block, bind_parameters, bind_target
 from torchenv.audit.versions import decide
 
 if TYPE_CHECKING:
@@ -133,7 +133,9 @@ class SyntaxWalk:
 
     def see_class(self, node: ast.ClassDef, scope: Scope) -> None:
         self._all([*node.decorator_list, *node.bases, *node.keywords], scope)
-        self.walk(node.body, Scope(parent=scope, is_class=True))
+        inner = Scope(parent=scope, is_class=True)
+        bind_attributes(node.body, inner)
+        self.walk(node.body, inner)
 
     def see_comprehension(
         self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, scope: Scope
@@ -184,6 +186,10 @@ class SyntaxWalk:
                 self.see_name(node.func, scope, node)
             case ast.Attribute():
                 self.see_attribute(node.func, scope, node)
+            case ast.Call():
+                # getattr(dist, "all_reduce")(x)    partial(dcp.save, state)()
+                self._refer(self._resolve(node.func, scope), node.func, node, scope)
+                self._visit(node.func, scope)
             case _:
                 self._visit(node.func, scope)
         self._all(node.args, scope)

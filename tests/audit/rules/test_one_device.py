@@ -56,4 +56,4 @@ def test_a_star_import_is_followed(found: Found) -> None:
         from torch.distributed import *
         init_process_group(backend="nccl" if cuda else "gloo")
     """
-    assert found("one-device", "a.py", text) == ["3:1 warning"]
+    assert found("one-device", "a.py", text) == ["3:1 note"]

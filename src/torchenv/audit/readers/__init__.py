@@ -32,6 +32,9 @@ def read(path: str, kind: FileKind, content: bytes, breakages: Breakages) -> Sou
             return projects.read_python_pin(path, text)
         case FileKind.CI | FileKind.YAML:
             return yamls.read_yaml(path, kind, text)
+        case FileKind.JSON:
+            # YAML takes JSON as it is, but for tabs between its values.
+            return yamls.read_yaml(path, kind, text.replace("\t", " "))
         case FileKind.DOCKERFILE | FileKind.SHELL | FileKind.MAKE:
             return scripts.read_script(path, kind, text)
         case FileKind.PROSE:

@@ -55,6 +55,17 @@ def installs_in(module: Module) -> tuple[InstallCommand, ...]:
     for text in module.texts:
         if "install " in text.value or "uv add " in text.value:
             found += find_quoted_installs(text.value, text.place)
+    if "install" in module.names:
+        # session.install("torch==2.15.0", "--index-url", "…") of nox
+        for call, _ in module.member_calls("install"):
+            words = tuple(
+                Word(item.value, place_of(item))
+                for item in call.args
+                if isinstance(item, ast.Constant) and isinstance(item.value, str)
+            )
+            start = place_of(call)
+            if words and (install := install_of((Word("pip", start), Word("install", start), *words))):
+                found.append(install)
     if any(text.value == "install" for text in module.texts):
         for node in ast.walk(module.tree):
             if isinstance(node, ast.List | ast.Tuple):

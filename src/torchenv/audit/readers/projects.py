@@ -23,6 +23,8 @@ from torchenv.audit.sources import FileKind, NamedInterpreter, Source
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+# name = "torch"
+_NAME_LINE = re.compile(r'^name\s*=\s*"([^"\n]*)"', re.MULTILINE)
 _PIP_INSTALL = (Word("pip", TextPlace(1)), Word("install", TextPlace(1)))
 
 
@@ -49,9 +51,12 @@ def read_setup_cfg(path: str, text: str) -> Source:
         raise ValueError(str(error).splitlines()[0]) from None
     find = _Finder(text)
     values = [parser.get("options", "install_requires", fallback="")]
+    # tox.ini: [testenv] and [testenv:py310], each with its deps
+    values += [parser.get(section, "deps", fallback="") for section in parser.sections()]
     if parser.has_section("options.extras_require"):
         values += [value for _, value in parser.items("options.extras_require")]
-    lines = [line for value in values for line in value.splitlines()]
+    # py310: torch==2.14.1 is a line of tox with its condition.
+    lines = [re.sub(r"^[\w{},.-]+:\s*(?!/)", "", line) for value in values for line in value.splitlines()]
     python = parser.get("options", "python_requires", fallback="")
     return Source(
         path=path,
@@ -82,16 +87,16 @@ def read_requirements(path: str, text: str) -> Source:
 def read_lock(path: str, text: str) -> Source:
     """Read pylock.toml, uv.lock, poetry.lock or pdm.lock: exact versions."""
     table = _toml(text)
-    locked = [*table.get("package", ()), *table.get("packages", ())]
+    locked = [*_tables(table.get("package")), *_tables(table.get("packages"))]
     lines = Lines(text)
+    places = {match[1]: lines.place(match.start()) for match in reversed([*_NAME_LINE.finditer(text)])}
     wanted: list[NamedRequirement] = []
     for package in locked:
         name, version = package.get("name"), package.get("version")
-        if isinstance(name, str) and isinstance(version, str):
-            match = re.search(rf'^name\s*=\s*"{re.escape(name)}"', text, re.MULTILINE)
-            place = lines.place(match.start() if match else 0)
-            if found := parse_requirement(f"{name}=={version}", place):
-                wanted.append(found)
+        if not isinstance(name, str) or not isinstance(version, str):
+            continue
+        if found := parse_requirement(f"{name}=={version}", places.get(name, TextPlace(1))):
+            wanted.append(found)
     return Source(path=path, kind=FileKind.LOCK, text=text, installs=(InstallCommand(tuple(wanted)),))
 
 
@@ -134,6 +139,12 @@ def _at(table: object, *keys: str) -> Any:
     return table
 
 
+def _tables(value: object) -> Iterator[dict[str, Any]]:
+    """Yield the tables of a list, or of a table of tables; nothing of anything else."""
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    yield from (member for member in members if isinstance(member, dict))
+
+
 def _strings(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
@@ -145,29 +156,62 @@ def _strings(value: object) -> Iterator[str]:
             yield from _strings(item)
 
 
+# Lists of requirements, under whichever tool.
+_LISTS = (
+    ("project", "dependencies"),
+    ("project", "optional-dependencies"),
+    ("dependency-groups",),
+    ("build-system", "requires"),
+    ("tool", "uv", "dev-dependencies"),
+    ("tool", "uv", "constraint-dependencies"),
+    ("tool", "uv", "override-dependencies"),
+    ("tool", "pdm", "dev-dependencies"),
+)
+# Tables of names and versions.
+_TABLES = (
+    ("tool", "poetry", "dependencies"),
+    ("packages",),
+    ("tool", "pixi", "dependencies"),
+    ("tool", "pixi", "pypi-dependencies"),
+    ("dependencies",),
+    ("pypi-dependencies",),
+)
+
+
 def _read_list(table: dict[str, Any], find: _Finder) -> Iterator[NamedRequirement]:
-    for keys in (
-        ("project", "dependencies"),
-        ("project", "optional-dependencies"),
-        ("dependency-groups",),
-        ("build-system", "requires"),
-        ("tool", "uv", "dev-dependencies"),
-        ("tool", "uv", "constraint-dependencies"),
-        ("tool", "uv", "override-dependencies"),
-        ("tool", "pdm", "dev-dependencies"),
-    ):
+    for keys in _LISTS:
         yield from _parse_all(_strings(_at(table, *keys)), find)
-    groups = _at(table, "tool", "poetry", "group")
-    named = [_at(table, "tool", "poetry", "dependencies"), _at(table, "packages")]
-    named += [_at(group, "dependencies") for group in groups.values()]
+    # An environment of hatch, in pyproject.toml or in hatch.toml.
+    for environments in (_at(table, "tool", "hatch", "envs"), _at(table, "envs")):
+        for environment in _tables(environments):
+            for key in ("dependencies", "extra-dependencies"):
+                yield from _parse_all(_strings(environment.get(key, ())), find)
+    named = [_at(table, *keys) for keys in _TABLES]
+    for group in (*_tables(_at(table, "tool", "poetry", "group")), *_tables(_features(table))):
+        named += [_at(group, "dependencies"), _at(group, "pypi-dependencies")]
     for dependencies in named:
-        if not isinstance(dependencies, dict):
-            continue
-        for name, wanted in dependencies.items():
-            version = _at(wanted, "version") if isinstance(wanted, dict) else wanted
-            ranged = _poetry_range(version) if isinstance(version, str) else ""
-            if parsed := parse_requirement(f"{name}{ranged}", find.place(f"{name} ")):
-                yield parsed
+        if isinstance(dependencies, dict):
+            yield from _parse_table(dependencies, find)
+
+
+def _features(table: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for features in (_at(table, "tool", "pixi", "feature"), _at(table, "feature")):
+        found.update(features if isinstance(features, dict) else {})
+    return found
+
+
+def _parse_table(dependencies: dict[str, Any], find: _Finder) -> Iterator[NamedRequirement]:
+    for name, wanted in dependencies.items():
+        version = _at(wanted, "version") if isinstance(wanted, dict) else wanted
+        ranged = _poetry_range(version) if isinstance(version, str) else ""
+        spelled = _CONDA_SPELLINGS.get(name, name)
+        if parsed := parse_requirement(f"{spelled}{ranged}", find.place(f"{name} ")):
+            yield parsed
+
+
+# What pixi takes from conda's channels is called otherwise there.
+_CONDA_SPELLINGS = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torch"}
 
 
 def _parse_all(texts: Iterable[str], find: _Finder) -> Iterator[NamedRequirement]:
@@ -179,17 +223,51 @@ def _parse_all(texts: Iterable[str], find: _Finder) -> Iterator[NamedRequirement
 
 def _indexes(table: dict[str, Any], find: _Finder) -> Iterator[IndexReference]:
     uv = _at(table, "tool", "uv")
-    for listed, extra in (
-        (uv.get("index", []), False),
+    by_choice = _chosen_by_extra(uv)
+    listed = uv.get("index", []) if isinstance(uv, dict) else []
+    ordinary = [index for index in _tables(listed) if index.get("name") not in by_choice]
+    for addresses, extra in (
+        (ordinary, False),
         (_at(table, "tool", "poetry", "source"), False),
         (_at(table, "tool", "pdm", "source"), False),
         (table.get("source", []), False),
-        (uv.get("index-url", []), False),
-        (uv.get("extra-index-url", []), True),
+        (_at(uv, "index-url"), False),
+        (_at(uv, "extra-index-url"), True),
+        (_at(uv, "pip", "index-url"), False),
+        (_at(uv, "pip", "extra-index-url"), True),
+        (_at(table, "tool", "pixi", "pypi-options"), True),
+        (_at(table, "pypi-options"), True),
+        (_at(table, "tool", "hatch", "envs"), True),
     ):
-        for url in _strings(listed):
+        for url in _strings(addresses):
             if "/" in url and (index := index_in(url, find.place(url), extra=extra)):
                 yield index
+    for backend in (_at(uv, "pip", "torch-backend"), _at(uv, "torch-backend")):
+        if isinstance(backend, str):
+            command = (
+                *_PIP_INSTALL,
+                Word("--torch-backend", TextPlace(1)),
+                Word(backend, find.place(backend)),
+            )
+            install = install_of(command)
+            yield from install.indexes if install else ()
+
+
+def _chosen_by_extra(uv: object) -> frozenset[str]:
+    """Return the names of uv's indexes that a package is bound to for one extra or group alone.
+
+    Whoever asks for that extra has chosen its backend, and beside it stand others for the release.
+    """
+    return (
+        frozenset(
+            str(source.get("index"))
+            for sources in _at(uv, "sources").values()
+            for source in _tables(sources if isinstance(sources, list) else [sources])
+            if "index" in source and ("extra" in source or "group" in source)
+        )
+        if isinstance(_at(uv, "sources"), dict)
+        else frozenset()
+    )
 
 
 def _pythons(table: dict[str, Any], find: _Finder) -> Iterator[NamedInterpreter]:

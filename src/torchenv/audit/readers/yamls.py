@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from torchenv.audit.commands import Command, Lines, commands
+from torchenv.audit.commands import Command, Lines, Word, commands
 from torchenv.audit.findings import TextPlace
 from torchenv.audit.installs import (
     IndexReference,
@@ -15,7 +15,7 @@ from torchenv.audit.installs import (
     parse_match_spec,
     parse_requirement,
 )
-from torchenv.audit.readers.scripts import image_python, installs_of, settings_of
+from torchenv.audit.readers.scripts import flags_of, image_python, installs_of, may_bring_torch, settings_of
 from torchenv.audit.sources import FileKind, NamedInterpreter, Scalar, Setting, Source
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def read_yaml(path: str, kind: FileKind, text: str) -> Source:
     lines = Lines(text)
     scalars: list[Scalar] = []
     told: list[Command] = []
+    by_job: dict[tuple[str, ...], list[Command]] = {}
     settings: list[Setting] = []
     installs: list[InstallCommand] = []
     interpreters: list[NamedInterpreter] = []
@@ -42,13 +43,19 @@ def read_yaml(path: str, kind: FileKind, text: str) -> Source:
             scalars.append(scalar)
             settings += _setting(scalar)
             raw, offset = _raw(node, text)
-            told += commands(raw, lines, offset)
+            found = [*commands(_joined(raw), lines, offset)]
+            told += found
+            if _is_run(keys):
+                by_job.setdefault(job_of(keys), []).extend(found)
         if conda := _conda(document):
             install, pythons = conda
             installs.append(install)
             interpreters += pythons
+    told = [*_fill_matrices(told, scalars)]
+    idle = frozenset[tuple[str, ...]]()
     if kind is FileKind.CI:
-        interpreters += _ci_pythons(scalars)
+        idle = _idle_jobs(by_job)
+        interpreters += _ci_pythons([scalar for scalar in scalars if job_of(scalar.keys) not in idle])
     else:
         interpreters += _images(scalars)
     return Source(
@@ -57,9 +64,55 @@ def read_yaml(path: str, kind: FileKind, text: str) -> Source:
         text=text,
         installs=(*installs, *installs_of(told), *_find_index_settings(scalars, told)),
         interpreters=tuple(interpreters),
-        settings=(*settings, *settings_of(told)),
-        scalars=tuple(scalars),
+        settings=(*settings, *settings_of(told), *flags_of(told)),
+        scalars=tuple(scalar for scalar in scalars if job_of(scalar.keys) not in idle),
     )
+
+
+def job_of(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the keys of the job that a value of a CI file stands in: what runs on one machine."""
+    return keys[:2] if keys[:1] == ("jobs",) else keys[:1]
+
+
+# What a step of a CI file runs; `uses` calls an action, which cannot be read here.
+_RUNS = frozenset({"run", "script", "before_script", "after_script", "install", "command", "bash"})
+
+
+def _is_run(keys: tuple[str, ...]) -> bool:
+    return not _RUNS.isdisjoint(keys[2:] if keys[:1] == ("jobs",) else keys[1:])
+
+
+def _idle_jobs(by_job: dict[tuple[str, ...], list[Command]]) -> frozenset[tuple[str, ...]]:
+    """Return the jobs that run something, and nothing that torch comes in with: linters, other languages."""
+    return frozenset(job for job, told in by_job.items() if not may_bring_torch(told))
+
+
+_MATRIX = re.compile(r"\$\{\{_*matrix\.([\w-]+?)_*\}\}")
+
+
+def _joined(raw: str) -> str:
+    # ${{ matrix.cuda }} is one word; offsets stay.
+    return re.sub(r"\$\{\{[^}\n]*\}\}", lambda match: match[0].replace(" ", "_"), raw)
+
+
+def _fill_matrices(told: list[Command], scalars: list[Scalar]) -> Iterator[Command]:
+    """Yield the commands, those that name a value of the job's matrix once for each value."""
+    values: dict[str, list[str]] = {}
+    for scalar in scalars:
+        if "matrix" in scalar.keys[:-1]:
+            values.setdefault(scalar.keys[-1], []).append(scalar.text)
+    for command in told:
+        name = next((match[1] for word in command if (match := _MATRIX.search(word.text))), None)
+        if name is None or name not in values:
+            yield command
+            continue
+        for value in dict.fromkeys(values[name]):
+            yield tuple(
+                Word(word.text.replace(match[0], value), word.place)
+                if (match := _MATRIX.search(word.text)) and match[1] == name
+                else word
+                for word in command
+            )
 
 
 def _documents(text: str) -> list[Any]:

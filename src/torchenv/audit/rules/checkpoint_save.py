@@ -44,8 +44,9 @@ def _writes_no_metadata(module: Module, call: ast.Call, scope: Scope, harmless: 
     writer = argument(call, "storage_writer")
     if writer is None:
         return False
+    # Where it may be None too, the writer that torch takes then writes the metadata.
     names = {f"{_PACKAGE}.{name}" for name in harmless}
-    return any(
+    return all(
         isinstance(origin, ast.Call) and not names.isdisjoint(module.resolve(origin.func, scope))
         for origin in module.origins(writer, scope)
     )

@@ -17,18 +17,19 @@ if TYPE_CHECKING:
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     for install in source.installs:
         torch = [requirement for requirement in install.asked if requirement.name == "torch"]
-        if not torch or not all(breakages.is_admitted_by(requirement.specifier) for requirement in torch):
-            continue
-        certain = any(breakages.is_pinned_by(requirement.specifier) for requirement in torch)
         for companion in breakages.companions:
             for requirement in install.asked:
                 pins = [v for v in requirement.specifier if v.operator in {"==", "==="}]
                 if requirement.name != companion.name or requirement.label is not None:
                     continue
+                beside = [other for other in torch if other.meets(requirement)]
+                if not beside or not all(breakages.is_admitted_by(other.specifier) for other in beside):
+                    continue
+                certain = any(breakages.is_pinned_by(other.specifier) for other in beside)
                 if any(companion.refuses.contains(v.version.removesuffix(".*")) for v in pins):
                     yield Hit(
                         requirement.place,
-                        f"`{requirement}` beside `{torch[0]}` {companion.why}",
+                        f"`{requirement}` beside `{beside[0]}` {companion.why}",
                         f"take {companion.name}=={companion.instead}",
                         Severity.ERROR if certain else Severity.WARNING,
                     )

@@ -43,8 +43,15 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
 
 
 def _on_mps(module: Module) -> Iterator[ast.Call]:
+    # A device that is compared with is asked about, and not used.
+    asked = {
+        id(part)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Compare)
+        for part in (node.left, *node.comparators)
+    }
     for node in ast.walk(module.tree):
-        if not isinstance(node, ast.Call):
+        if not isinstance(node, ast.Call) or id(node) in asked:
             continue
         named = argument(node, "device")
         first = node.args[0] if node.args else None

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torchenv.audit.breakages import Breakages
+    from torchenv.audit.modules import Module
+    from torchenv.audit.scopes import Scope
 
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
@@ -21,18 +23,36 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     if module is None or nccl is None:
         return
     legacy = nccl.legacy_class.rpartition(".")[2]
-    for call, scope in module.calls("builtins.isinstance", "builtins.issubclass"):
-        if len(call.args) < 2:
-            continue
-        named = call.args[1]
-        classes = named.elts if isinstance(named, ast.Tuple) else [named]
-        asked = {path for cls in classes for path in module.resolve(cls, scope)}
+    for node, classes, scope in _type_tests(module):
+        asked = {path for named in classes for path in module.resolve(named, scope)}
         if nccl.legacy_class in asked and nccl.new_classes.isdisjoint(asked):
             yield Hit(
-                place_of(call),
+                place_of(node),
                 f'a "nccl" group of torch {breakages.version} is no {legacy}: this becomes false',
                 "ask for the name of the backend: torch.distributed.get_backend(group)",
             )
+
+
+def _type_tests(module: Module) -> Iterator[tuple[ast.expr, list[ast.expr], Scope]]:
+    """Yield the questions for a class, with the classes that they ask for."""
+    for call, scope in module.calls("builtins.isinstance", "builtins.issubclass"):
+        if len(call.args) >= 2:
+            named = call.args[1]
+            yield call, named.elts if isinstance(named, ast.Tuple) else [named], scope
+    for node in ast.walk(module.tree):
+        match node:
+            # type(backend) is ProcessGroupNCCL    type(backend) == ProcessGroupNCCL
+            case ast.Compare(
+                left=ast.Call(func=ast.Name(id="type")),
+                ops=[ast.Is() | ast.Eq() | ast.IsNot() | ast.NotEq()],
+                comparators=[named],
+            ):
+                yield node, [named], module.scope
+            # case dist.ProcessGroupNCCL():
+            case ast.MatchClass(cls=named):
+                yield named, [named], module.scope
+            case _:
+                pass
 
 
 RULE = Rule(

@@ -25,7 +25,11 @@ _SET_DEVICE = (
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     module = source.module
-    if module is None or _goes_by_local_rank(module):
+    if module is None:
+        return
+    chosen = [(call.args[0], scope) for call, scope in module.calls(*_SET_DEVICE) if call.args]
+    matches = all(module.says(device, scope, "LOCAL_RANK", "local_rank") for device, scope in chosen)
+    if matches and (chosen or _names_local_rank(module)):
         return
     for call, function in nccl_calls(module):
         if function != "init_process_group" or argument(call, "device_id", 8) or is_open(call):
@@ -35,15 +39,13 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
             f"without device_id torch {breakages.version} binds the group to LOCAL_RANK, else the"
             " global rank, modulo the devices; it does not look at torch.cuda.set_device",
             'pass device_id=torch.device("cuda", local_rank)',
+            # Only where the code chooses its device by something else is another one bound.
+            Severity.NOTE if matches else Severity.WARNING,
         )
 
 
-def _goes_by_local_rank(module: Module) -> bool:
-    """Return whether the devices are chosen as the release chooses them anyway."""
-    chosen = [(call.args[0], scope) for call, scope in module.calls(*_SET_DEVICE) if call.args]
-    if chosen:
-        return all(module.says(device, scope, "LOCAL_RANK", "local_rank") for device, scope in chosen)
-    return "local_rank" in module.names or any(t.value == "LOCAL_RANK" for t in module.texts)
+def _names_local_rank(module: Module) -> bool:
+    return "local_rank" in module.names or any(text.value == "LOCAL_RANK" for text in module.texts)
 
 
 RULE = Rule(

@@ -18,21 +18,24 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     # A project that does not ask for torch may keep its old Python.
     if source.kind in PROJECT and not any(install.family(breakages.family) for install in source.installs):
         return
-    # What keeps to an older torch may keep the Python of that torch too.
+    # What keeps to an older torch may keep the Python of that torch too, also where a marker says so.
     torch = [
         requirement
         for install in source.installs
         for requirement in install.asked
         if requirement.name == "torch"
     ]
-    if torch and not any(breakages.is_admitted_by(requirement.specifier) for requirement in torch):
-        return
+    admitting = [requirement for requirement in torch if breakages.is_admitted_by(requirement.specifier)]
+
+    def matters(python: str) -> bool:
+        return not torch or any(requirement.applies_to(python) for requirement in admitting)
+
     for interpreter in source.interpreters:
         if isinstance(interpreter.wanted, str):
-            if interpreter.wanted in breakages.dropped_pythons:
+            if interpreter.wanted in breakages.dropped_pythons and matters(interpreter.wanted):
                 yield _make_hit(interpreter, f"Python {interpreter.wanted}", breakages)
             continue
-        admits = [old for old in breakages.dropped_pythons if _admits(interpreter, old)]
+        admits = [old for old in breakages.dropped_pythons if _admits(interpreter, old) and matters(old)]
         if not admits:
             continue
         if any(_admits(interpreter, new) for new in breakages.pythons):

@@ -44,7 +44,7 @@ RULE = Rule(
     title="A local version label of a backend that the release left",
     severity=Severity.ERROR,
     kinds=INSTALLING,
-    needles=((b"torch", b"+cu"), (b"torch", b"+rocm")),
+    needles=((b"torch", b"+cu"), (b"torch", b"+rocm"), (b"torch-", b"%2B")),
     find=find,
     is_of_release=True,
 )
