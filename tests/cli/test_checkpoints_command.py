@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -111,14 +112,44 @@ def test_without_an_index_a_later_environment_is_not_said_to_read_nothing(termin
     assert terminal.type("list").out.splitlines()[-1] == f"  {said}"
     assert f"checkpoints: runs/a: {said}\n" in terminal.type("show", "3").out
     assert terminal.type("show", "3", "--json").json["checkpoints"][0]["judged"] is False
-    assert "not scanned" in terminal.type("report").out
-    assert terminal.type("use", "3").err == f"runs/a: {said}\n"
-    switched = terminal.type("use", "3", "--json").json
-    assert switched["checkpoints"][0]["unreadable"] == []
-    copied = terminal.type("rollback", "3", "--with-checkpoints")
-    assert (copied.code, copied.out.splitlines()[-1]) == (3, f"not copied: runs/a: {said}")
-    terminal.type("checkpoints", "scan")
+    # Who moves the pointer looks first.
+    assert "step-200 cannot be read by environment 3" in terminal.type("use", "3").err
     assert terminal.type("list").out.splitlines()[-1] == "  environment 3 reads step-100, 100 steps behind"
+
+
+def test_what_was_saved_or_deleted_since_the_last_scan_is_known_at_a_rollback(terminal: Terminal) -> None:
+    terminal.type("checkpoints", "scan")
+    save(terminal.cwd / "runs" / "a" / "step-300", "dcp-2.15.0")
+    save(terminal.cwd / "runs" / "b" / "step-7", "dcp-2.15.0")
+    shutil.rmtree(terminal.cwd / "runs" / "a" / "step-200")
+    said = terminal.type("status").out
+    assert "runs/a: step-300 cannot be read by environment 1" in said
+    assert "runs/b: step-7 cannot be read by environment 1" in said
+    assert "step-300" in terminal.type("report").out
+
+    back = terminal.type("rollback", "--with-checkpoints", "--json")
+    assert (back.code, [Path(copy["source"]).name for copy in back.json["copies"]]) == (
+        0,
+        ["step-300", "step-7"],
+    )
+
+
+def test_a_run_is_found_by_its_usual_name_and_a_broken_profile_stops_no_rollback(terminal: Terminal) -> None:
+    (terminal.cwd / "torchenv.toml").write_text("schema = 1\nrots = 3\n")
+    back = terminal.type("rollback")
+    assert back.code == 0
+    assert "note: torchenv.toml: rots is not a setting\n" in back.err
+    assert "runs/a: step-200 cannot be read by environment 1" in back.err
+
+
+def test_where_no_checkpoint_is_known_a_rollback_says_so_and_what_to_type(terminal: Terminal) -> None:
+    (terminal.cwd / "torchenv.toml").unlink()
+    (terminal.cwd / "runs").rename(terminal.cwd / "kept-elsewhere")
+    back = terminal.type("rollback")
+    assert (back.code, back.err) == (
+        0,
+        "note: no checkpoints known; name where they are: `torchenv checkpoints scan DIR`\n",
+    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="others take only text for a name")

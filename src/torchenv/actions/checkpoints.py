@@ -61,7 +61,7 @@ class Paths:
 
 def examine(places: Sequence[Place], store: Store, *, system: str, say: Say) -> Scanned:
     """Look at checkpoints anew, and record nothing."""
-    return _judge(scan(places, None, say), store.read(), store, system)
+    return judge_index(scan(places, None, say), store.read(), store, system)
 
 
 def read_recorded(store: Store, *, system: str) -> Scanned:
@@ -71,7 +71,7 @@ def read_recorded(store: Store, *, system: str) -> Scanned:
     if index is None:
         hint = "`torchenv checkpoints scan` makes it"
         raise WorkspaceError(f"there is no index of checkpoints in {store.root}", hint=hint)
-    return _judge(index, store.read(), store, system)
+    return judge_index(index, store.read(), store, system)
 
 
 def scan_and_record(
@@ -92,18 +92,34 @@ def _scan_and_record(
     index = scan(places, before, say)
     if before is not None and not whole:
         index.roots = {**before.roots, **index.roots}
+    return record_index(index, before, store, system=system, say=say)
+
+
+def record_index(
+    index: ScanIndex, before: ScanIndex | None, store: Store, *, system: str, say: Say
+) -> tuple[Scanned, tuple[Run, ...]]:
+    """Record what a scan found and who reads it; where all is as `before`, nobody is waited for."""
+    is_new = before is None or before.roots != index.roots
+    manifest = store.read()
+    scanned = judge_index(index, manifest, store, system)
+    lines = tuple(run_line(run, scanned.judge) for run in scanned.runs)
+    if not is_new and _with_lines(manifest, lines, scanned, lambda _: None) == manifest:
+        return scanned, lines
     with store.hold("torchenv checkpoints scan"):
         manifest = store.read()
-        scanned = _judge(index, manifest, store, system)
+        scanned = judge_index(index, manifest, store, system)
         lines = tuple(run_line(run, scanned.judge) for run in scanned.runs)
-        if before is None or before.roots != index.roots:
+        if is_new:
             store.write_index(index.to_json())
-        after = replace(
-            manifest.record_runs(_recordable(lines, say)), kept=_judge_again(manifest.kept, scanned)
-        )
+        after = _with_lines(manifest, lines, scanned, say)
         if after != manifest:
             store.write(after)
     return scanned, lines
+
+
+def _with_lines(manifest: Manifest, lines: Iterable[Run], scanned: Scanned, say: Say) -> Manifest:
+    recorded = manifest.record_runs(_recordable(lines, say))
+    return replace(recorded, kept=_judge_again(manifest.kept, scanned))
 
 
 def judge_for(new: Environment, manifest: Manifest, store: Store, *, system: str, say: Say) -> Manifest:
@@ -115,7 +131,7 @@ def judge_for(new: Environment, manifest: Manifest, store: Store, *, system: str
         return manifest
     with no_garbage_collection():
         index = read_index(store)
-        scanned = _judge(index, manifest, store, system) if index is not None else None
+        scanned = judge_index(index, manifest, store, system) if index is not None else None
         seen = {run.path: run for run in scanned.runs} if scanned is not None else {}
         runs = [
             run_line(seen[line.path], scanned.judge)
@@ -147,17 +163,14 @@ def read_index(store: Store) -> ScanIndex | None:
         return None
 
 
-def roots_of(named: Sequence[str], profile_roots: Sequence[str], cwd: Path, beside: Path) -> tuple[str, ...]:
-    """Return the addresses to scan: those named, else the profile's, which are meant from beside its file.
-
-    Raises `InputError` where there are none.
-    """
+def roots_of(named: Sequence[str], known: Sequence[str], cwd: Path) -> tuple[str, ...]:
+    """Return the addresses to scan: those named, else those known; raises `InputError` for none."""
     if named:
-        return tuple(address_of(each, cwd) for each in named)
-    if not profile_roots:
+        return tuple(address_of(text, cwd) for text in named)
+    if not known:
         hint = 'name one, or list them in torchenv.toml: [checkpoints] roots = ["runs"]'
         raise InputError("there is no root to look for checkpoints in", hint=hint)
-    return tuple(address_of(each, beside) for each in profile_roots)
+    return tuple(known)
 
 
 def address_of(text: str, beside: Path) -> str:
@@ -167,7 +180,8 @@ def address_of(text: str, beside: Path) -> str:
     return os.path.normpath(beside / Path(text.removeprefix("file://")).expanduser())
 
 
-def _judge(index: ScanIndex, manifest: Manifest, store: Store, system: str) -> Scanned:
+def judge_index(index: ScanIndex, manifest: Manifest, store: Store, system: str) -> Scanned:
+    """Return what an index holds, with who reads it of the environments that a manifest has."""
     paths = Paths.of(store)
     return Scanned(
         roots=tuple(map(paths.display, index.roots)),

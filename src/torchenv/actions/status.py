@@ -17,21 +17,28 @@ from torchenv.host.model import Problem
 from torchenv.lockfile.lock import Lock
 from torchenv.system.processes import Process, Running
 from torchenv.workspace.manifest import Manifest
-from torchenv.workspace.records import Environment
+from torchenv.workspace.records import Environment, Run
 from torchenv.workspace.store import Moved, Store
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StatusReport:
-    """What there is to say; `before` is where a rollback would lead."""
+    """What there is to say; `before` is where a rollback would lead, `runs` are those of training."""
 
     current: Environment | None
     before: Environment | None
     problems: tuple[Problem, ...]
     running: tuple[Process, ...]
+    runs: tuple[Run, ...] = ()
 
 
-def status(store: Store, environ: Mapping[str, str], project: Path | None, running: Running) -> StatusReport:
+def status(
+    store: Store,
+    environ: Mapping[str, str],
+    project: Path | None,
+    running: Running,
+    runs: tuple[Run, ...] = (),
+) -> StatusReport:
     """Look at the environment in use and around it; changes nothing and waits for nobody.
 
     Codes: unusable, moved, drift, by-hand, expires, other-active, unfinished, and those of the surroundings.
@@ -48,6 +55,7 @@ def status(store: Store, environ: Mapping[str, str], project: Path | None, runni
             *_find_unfinished(manifest),
         ),
         running=running([Path(current.path)]) if current else (),
+        runs=runs,
     )
 
 

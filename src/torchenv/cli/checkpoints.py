@@ -71,17 +71,15 @@ def run(arguments: Namespace, context: Context) -> int:
 
 def _scan(arguments: Namespace, context: Context) -> int:
     from torchenv.actions.checkpoints import roots_of, scan_and_record
+    from torchenv.cli.rescan import list_roots
     from torchenv.render.checkpoints import describe_scan, encode_checkpoints
     from torchenv.storage import place
 
-    profile_roots = () if arguments.paths else context.profile.checkpoints.roots
-    path = context.profile_path
-    beside = path.parent if path else context.project or context.cwd
-    roots = roots_of(arguments.paths, profile_roots, context.cwd, beside)
+    roots = roots_of(arguments.paths, () if arguments.paths else list_roots(context), context.cwd)
     scanned, lines = scan_and_record(
         [place(each) for each in roots],
         context.store,
-        whole=not arguments.paths,
+        whole=not arguments.paths and bool(context.profile.checkpoints.roots),
         system=context.system,
         say=context.say,
     )

@@ -18,14 +18,18 @@ def options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace, context: Context) -> int:
     """Gather, and print or write the page; nothing else is changed."""
+    from dataclasses import replace
+
     from torchenv.cli.audit import audit_paths
+    from torchenv.cli.rescan import rescan_checkpoints
     from torchenv.render.report import ReportData, describe_report, report_html
 
+    manifest = context.store.read()
     standing = ReportData(
         at=context.now(),
         root=str(context.root),
         host=context.host,
-        manifest=context.store.read(),
+        manifest=replace(manifest, runs=rescan_checkpoints(context, record=False).runs),
         audit=audit_paths(arguments.audit) if arguments.audit else None,
     )
     if arguments.html is None:

@@ -26,8 +26,10 @@ def run(arguments: Namespace, context: Context) -> int:
     """Describe what cannot be read there, switch back, and tell what that means."""
     from torchenv.actions.switch import rollback, way_back
     from torchenv.checkpoints.lifeboats import describe_run
+    from torchenv.cli.rescan import rescan_checkpoints
 
     named = arguments.environment
+    seen = rescan_checkpoints(context)
     # What is done at once needs no advice.
     advice = not arguments.with_checkpoints
     if arguments.ask:
@@ -43,6 +45,8 @@ def run(arguments: Namespace, context: Context) -> int:
             return 0
         named = str(target.number)
     switched = rollback(named, context.store, context.outside, advice=advice)
+    if not seen.roots:
+        context.say("note: no checkpoints known; name where they are: `torchenv checkpoints scan DIR`")
     if arguments.with_checkpoints:
         return _with_checkpoints(switched, context)
     show_switch(switched, context)

@@ -15,9 +15,11 @@ def options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace, context: Context) -> int:
     """Look and tell; nothing is changed."""
     from torchenv.actions.status import status
+    from torchenv.cli.rescan import rescan_checkpoints
     from torchenv.render.status import describe_status, encode_status
 
-    found = status(context.store, context.environ, context.project, context.running)
+    runs = rescan_checkpoints(context, record=False).runs
+    found = status(context.store, context.environ, context.project, context.running, runs)
     if arguments.json:
         context.print_json(encode_status(found, context.root))
     else:

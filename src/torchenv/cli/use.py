@@ -18,9 +18,11 @@ def options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace, context: Context) -> int:
     """Switch, and tell what that means."""
     from torchenv.actions.switch import use
+    from torchenv.cli.rescan import rescan_checkpoints
     from torchenv.cli.rollback import show_switch
 
     proof = context.profile.smoke.required
+    rescan_checkpoints(context)
     switched = use(arguments.environment, context.store, context.outside, force=arguments.force, proof=proof)
     context.warn_of_surroundings(switched.now.torch)
     show_switch(switched, context)

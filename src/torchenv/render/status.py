@@ -9,6 +9,7 @@ from typing import Any
 from torchenv.actions.diff import Differences, PackageChange
 from torchenv.actions.remove import Pruned
 from torchenv.actions.status import StatusReport
+from torchenv.checkpoints.lifeboats import describe_run
 from torchenv.environment.verify import FileFinding
 from torchenv.system.documents import plain
 from torchenv.workspace.records import Environment, State, as_json
@@ -74,6 +75,9 @@ def _status_lines(status: StatusReport, root: Path) -> Iterator[str]:
         yield f"  {current.path}"
         yield f"  torch {current.torch or 'none'} on Python {current.python.version}"
     yield f"rollback: to {_way_back(status.before)}"
+    if status.before is not None:
+        for run in status.runs:
+            yield from (f"  {line}" for line in describe_run(run, status.before))
     yield from (f"runs from it: {each}" for each in status.running)
     yield from (f"note: {each.message}" for each in status.problems)
 

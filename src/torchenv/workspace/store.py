@@ -145,6 +145,19 @@ class Store:
         """Where the index of checkpoints is, which a scan can make again."""
         return self.root / "checkpoints.json"
 
+    @property
+    def written_path(self) -> Path:
+        """Where runs that torchenv started note each folder that they wrote a checkpoint to, one a line."""
+        return self.root / "written"
+
+    def read_written(self) -> tuple[str, ...]:
+        """Return the folders that runs wrote checkpoints to; what is no whole path is left out."""
+        try:
+            lines = self.written_path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        except OSError:
+            return ()
+        return tuple(dict.fromkeys(line for line in lines if Path(line).is_absolute()))
+
     def lifeboat_path(self, digest: str) -> Path:
         """Where the files of a lifeboat are listed with their hashes, by its digest."""
         return self.root / "kept" / f"{digest.rpartition(':')[2][:16]}.json"

@@ -1,0 +1,186 @@
+"""Look again at the checkpoints before anything is said of them, within a time that nobody notices."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchenv.actions.checkpoints import Paths, judge_index, read_index, record_index
+from torchenv.checkpoints.scan import scan
+from torchenv.checkpoints.scan.index import ScanIndex
+from torchenv.checkpoints.scan.runs import run_line
+from torchenv.checkpoints.steps import is_save
+from torchenv.errors import TorchenvError
+from torchenv.storage import Folder, is_remote
+from torchenv.storage.local import LocalPlace
+from torchenv.storage.names import is_skipped
+from torchenv.system.garbage import no_garbage_collection
+from torchenv.workspace.records import Run
+from torchenv.workspace.store import Store
+
+# Where trainers write when nobody tells them otherwise.
+CONVENTIONAL = ("checkpoints", "lightning_logs", "outputs", "results", "runs")
+
+LIMIT = 2.0  # seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescan:
+    """The runs below `roots` as they are now, as far as `notes` do not say otherwise."""
+
+    roots: tuple[str, ...]
+    runs: tuple[Run, ...]
+    notes: tuple[str, ...] = ()
+
+
+def rescan(
+    named: Sequence[str],
+    store: Store,
+    *,
+    system: str,
+    record: bool = True,
+    now: float,
+    clock: Callable[[], float] = time.monotonic,
+    limit: float = LIMIT,
+) -> Rescan:
+    """Look again below the roots of the last scan and those `named`; reads no network.
+
+    What could not be looked at within `limit` seconds is as the last scan saw it, and a note says how old
+    that is: `now` is in seconds since 1970. With `record` the workspace learns of what has changed.
+    """
+    with no_garbage_collection():
+        before, manifest, paths = read_index(store), store.read(), Paths.of(store)
+        # Without an index the manifest still says where the runs were.
+        known = before.roots if before else [paths.address(run.path) for run in manifest.runs]
+        roots = _outermost([*known, *named])
+        if not roots or not manifest.environments:
+            return Rescan(roots=(), runs=manifest.runs)
+        index, places, notes = _look(roots, before, clock, limit)
+        notes += _describe_unseen(index, before, places, store, now)
+        runs = None
+        if record:
+            try:
+                runs = record_index(index, before, store, system=system, say=notes.append)[1]
+            except TorchenvError as error:
+                # A full disk must not stop a rollback, nor hide what it would lose.
+                notes.append(f"what changed could not be recorded: {error.message}")
+        if runs is None:
+            scanned = judge_index(index, manifest, store, system)
+            runs = tuple(run_line(run, scanned.judge) for run in scanned.runs)
+        notes += _describe_forgotten(manifest.runs, runs, places, paths)
+        return Rescan(roots=tuple(map(paths.display, roots)), runs=runs, notes=tuple(notes))
+
+
+def _look(
+    roots: Sequence[str], before: ScanIndex | None, clock: Callable[[], float], limit: float
+) -> tuple[ScanIndex, Sequence[_TimedPlace], list[str]]:
+    """Look below the roots on this machine; an index with what was not seen now as it was before."""
+    deadline = clock() + limit
+    places = [_TimedPlace(Path(root), lambda: clock() > deadline) for root in roots if not is_remote(root)]
+    notes: list[str] = []
+    index = scan([place for place in places if place.exists()], before, notes.append)
+    for place in places:
+        # One that is gone may come back: a disk that is not mounted.
+        index.roots.setdefault(place.address, {})
+    cut = {place.address for place in places if place.why}
+    for root, folders in before.roots.items() if before else ():
+        if is_remote(root) or root in cut:
+            index.roots[root] = {**folders, **index.roots.get(root, {})}
+    return index, places, notes
+
+
+def find_roots(
+    profile_roots: Iterable[str], written: Iterable[str], project: Path | None, home: Path | None
+) -> tuple[str, ...]:
+    """Return where checkpoints are, without being told: the profile's roots, then where a run wrote one.
+
+    Then what goes by a usual name in the project. Only what is there is given, and never the home directory.
+    """
+    found = list(profile_roots)
+    for folder in map(Path, written):
+        # A folder that is itself a save: the run is above.
+        run = folder.parent if is_save(folder.name) else folder
+        if run.is_dir() and run not in (home, run.parent):
+            found.append(str(run))
+    if project is not None:
+        found += [str(project / name) for name in CONVENTIONAL if (project / name).is_dir()]
+    return tuple(dict.fromkeys(found))
+
+
+class _TimedPlace(LocalPlace):
+    """A place whose walk ends when its time is over, or where it may not be looked into."""
+
+    def __init__(self, path: Path, is_over: Callable[[], bool]) -> None:
+        super().__init__(path)
+        self._is_over = is_over
+        self.why = ""  # why it was not walked to its end
+
+    def walk(self, known: Mapping[str, Folder]) -> Iterator[tuple[str, Folder]]:
+        if self._is_over():
+            self.why = "time"
+            return
+        try:
+            for address, folder in super().walk(known):
+                yield address, folder
+                if self._is_over():
+                    self.why = "time"
+                    return
+        except OSError as error:
+            self.why = error.strerror or str(error)
+
+
+def _outermost(roots: Iterable[str]) -> list[str]:
+    """Leave out the roots that are below others: what is there would be told twice."""
+    kept: list[str] = []
+    for root in sorted(dict.fromkeys(roots), key=len):
+        between = "/" if is_remote(root) else os.sep
+        inside = (
+            above
+            for above in kept
+            if root.startswith(f"{above.rstrip(between)}{between}")
+            and not any(map(is_skipped, root[len(above) :].split(between)))
+        )
+        if not any(inside):
+            kept.append(root)
+    return kept
+
+
+def _describe_unseen(
+    index: ScanIndex, before: ScanIndex | None, places: Sequence[_TimedPlace], store: Store, now: float
+) -> Iterator[str]:
+    age = f"as last recorded {_ago(now - store.index_path.stat().st_mtime)}" if before else "not known yet"
+    for place in places:
+        if place.why == "time":
+            yield (
+                f"{place.address}: looked at for {LIMIT:g} s and not at all of it; the rest is {age}"
+                " (`torchenv checkpoints scan` takes its time)"
+            )
+        elif place.why:
+            yield f"{place.address} cannot be looked into ({place.why}): it is {age}"
+    for root in index.roots:
+        if is_remote(root):
+            yield f"{root}: not asked again; {age}"
+
+
+def _describe_forgotten(
+    before: Iterable[Run], now: Iterable[Run], places: Iterable[LocalPlace], paths: Paths
+) -> Iterator[str]:
+    """Name the roots that are gone: a disk may only be away for a while."""
+    left = {run.path for run in now}
+    lost = [run.path for run in before if run.path not in left]
+    for place in places:
+        shown = paths.display(place.address)
+        gone = [path for path in lost if path == shown or path.startswith(f"{shown}/")]
+        if gone and not place.exists():
+            runs = "1 run" if len(gone) == 1 else f"{len(gone)} runs"
+            yield f"{shown} no longer exists: forgot {runs}"
+
+
+def _ago(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit} ago"
+    return "just now"
