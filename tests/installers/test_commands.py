@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from torchenv.errors import ToolFailed
-from torchenv.installers import LockRequest, pip_equivalent
+from torchenv.installers import LockRequest
 from torchenv.installers.pip import pip_command, virtualenv_command
 from torchenv.installers.uv import (
     fetch_python_command,
@@ -144,23 +144,4 @@ def test_virtualenv_and_pip_make_and_fill_an_environment() -> None:
         "PIP_CONFIG_FILE=/dev/null PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1"
         " /w/envs/3/bin/python -I /pip.whl/pip install --requirement /t/requirements.txt"
         f" --require-hashes --no-deps --no-compile --index-url {SIMPLE} --extra-index-url {TORCH}"
-    )
-
-
-def test_the_equivalent_pip_commands_keep_the_indexes_apart() -> None:
-    assert pip_equivalent(REQUEST) == (
-        f"python -m pip install torch==2.15.0+rocm7.14 --index-url {TORCH}",
-        f"python -m pip install 'lightning>=2.5' torch==2.15.0+rocm7.14 --index-url {SIMPLE}",
-    )
-
-
-def test_one_pip_command_is_enough_for_one_index() -> None:
-    plain = replace(
-        REQUEST, requirements=("torch==2.15.0", "torchvision==0.29.2"), torch_index=None, package_index=None
-    )
-    assert pip_equivalent(plain) == (
-        "python -m pip install torch==2.15.0 torchvision==0.29.2 'lightning>=2.5'",
-    )
-    assert pip_equivalent(replace(REQUEST, packages=())) == (
-        f"python -m pip install torch==2.15.0+rocm7.14 --index-url {TORCH}",
     )

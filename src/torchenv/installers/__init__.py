@@ -72,27 +72,6 @@ def interpreter_in(environment: Path) -> Path:
     return environment / "bin" / "python"
 
 
-def pip_equivalent(request: LockRequest) -> tuple[str, ...]:
-    """Return the plain pip commands that ask for the same, for people to read or paste.
-
-    There are two where torch has an index of its own: mixed in one command, pip would take other
-    packages from PyTorch's index and torch from the other one.
-    """
-    import shlex
-
-    def install(requirements: tuple[str, ...], index: str | None) -> str:
-        words = ["python", "-m", "pip", "install", *requirements]
-        return shlex.join([*words, "--index-url", index] if index else words)
-
-    if request.torch_index is None:
-        return (install((*request.requirements, *request.packages), request.package_index),)
-    first = install(request.requirements, request.torch_index)
-    if not request.packages:
-        return (first,)
-    # Naming torch again keeps pip from replacing it on behalf of another package.
-    return first, install((*request.packages, *request.requirements), request.package_index)
-
-
 def name_of(requirement: str) -> str:
     """Return the normalised name that a PEP 508 requirement begins with."""
     from packaging.requirements import Requirement

@@ -23,7 +23,6 @@ from torchenv.workspace.records import (
     Run,
     State,
     Switch,
-    as_json,
     nothing_more,
     to_keys,
     unknown_keys,
@@ -326,10 +325,6 @@ class Manifest:
         lines = [*(f"# {line}" for line in HEADER.splitlines()), "", f"schema = {SCHEMA}"]
         lines += _lines(to_keys(self), at="")
         return "\n".join(lines) + "\n"
-
-    def to_document(self) -> dict[str, Any]:
-        """Return what the file holds as JSON can hold it."""
-        return {"schema": SCHEMA, **as_json(self)}
 
 
 def _with_new(manifest: Manifest, new: Environment) -> Manifest:

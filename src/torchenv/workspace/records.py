@@ -186,11 +186,6 @@ class Environment:
         """Whether the record says that it is finished and not removed."""
         return self.live or self.state is State.FAILED
 
-    @property
-    def devices_proven(self) -> bool:
-        """Whether it ever passed a check that ran on a device."""
-        return any(proof.passed and proof.devices for proof in self.proofs)
-
     def __str__(self) -> str:
         return f"{self.number} ({self.name})"
 
