@@ -115,7 +115,7 @@ def test_a_check_proves_an_environment_or_shows_that_it_fails() -> None:
     passed = Proof(at=AT, passed=True, what="smoke", devices=("RTX 4090",))
     failed = Proof(at=AT, passed=False, what="smoke", said=("python smoke.py exited with 1",))
     proven = built(Manifest()).record_check(1, passed).number(1)
-    assert (proven.state, proven.devices_proven, proven.live) == (State.PROVEN, True, True)
+    assert (proven.state, proven.proofs, proven.live) == (State.PROVEN, (passed,), True)
     broken = built(Manifest()).record_check(1, passed).record_check(1, failed).number(1)
     assert (broken.state, broken.live, broken.on_disk) == (State.FAILED, False, True)
     assert broken.proofs == (passed, failed)

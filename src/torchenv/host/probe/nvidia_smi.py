@@ -42,12 +42,13 @@ class Screen:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ListedGpu:
-    """A GPU of the XML."""
+    """A GPU of the XML; `virtual` is a slice that a hypervisor gives to this machine."""
 
     name: str
     uuid: str | None
     architecture: str | None
     mig: bool
+    virtual: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,7 @@ def parse_xml(text: str) -> Log | None:
                 uuid=said(gpu, "uuid"),
                 architecture=said(gpu, "product_architecture"),
                 mig=said(gpu, "mig_mode/current_mig") == "Enabled",
+                virtual=said(gpu, "gpu_virtualization_mode/virtualization_mode") == "VGPU",
             )
             for gpu in log.iterfind("gpu")
         ),
