@@ -96,7 +96,7 @@ def test_a_word_that_means_nothing_is_named(terminal: Terminal, words: str, said
         ),
         (
             'schema = 1\nname = "../../elsewhere"\n',
-            ("name: '../../elsewhere' is not a name\nhint: use lower-case letters, digits and hyphens"),
+            ("name: `../../elsewhere` is not a name\nhint: use lower-case letters, digits and hyphens"),
         ),
         (
             'schema = 1\n[index]\ntorch = "mirror.example/whl"\n',

@@ -69,7 +69,7 @@ def test_a_name_that_is_taken_gets_the_number_at_its_end_until_its_owner_is_remo
 def test_a_name_that_would_leave_the_workspace_is_refused(name: str) -> None:
     with pytest.raises(InputError) as caught:
         Manifest().begin(name, within=ENVS, python=PYTHON, at=AT)
-    assert str(caught.value) == f"{name!r} cannot name an environment"
+    assert str(caught.value) == f"`{name}` cannot name an environment"
     assert caught.value.hint == "use letters, digits and `.`, `_`, `+`, `-` between them, 64 at most"
 
 

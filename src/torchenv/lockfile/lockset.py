@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date
 from functools import cached_property
@@ -13,6 +14,7 @@ from typing import Any
 
 from torchenv.errors import InputError
 from torchenv.system.documents import Table, toml, toml_key
+from torchenv.system.names import parse_target_name
 
 SCHEMA = 1
 FILE = "torchenv.lock.toml"
@@ -48,11 +50,11 @@ class LockedTarget:
 
     @classmethod
     def parse(cls, table: Table) -> LockedTarget:
-        table.only({each.name for each in fields(cls)})
+        table.only({field.name for field in fields(cls)})
         return cls(
-            name=table.get("name", str),
-            platform=table.get("platform", str),
-            python=table.get("python", str),
+            name=parse_target_name(table, "name"),
+            platform=_matching(table, "platform", r"[a-z0-9]+-[a-z0-9_]+", "a platform such as linux-x86_64"),
+            python=_matching(table, "python", r"3\.\d{1,3}t?", "a minor version such as 3.12"),
             torch=table.get("torch", str, None),
             backend=table.get("backend", str, None),
             index=table.get("index", str, "torch"),
@@ -116,7 +118,7 @@ class LockSet:
             catalogue=catalogue.get("digest", str),
             compiled=catalogue.get("compiled", str),
             uv=table.get("uv", str),
-            targets=tuple(map(LockedTarget.parse, table.tables("target"))),
+            targets=_parse_targets(table.tables("target")),
         )
 
     def to_toml(self) -> str:
@@ -212,6 +214,23 @@ def drift(
             if before != after:
                 was, will = _decision(before), _decision(after)
                 yield f"target {target.name}: {was} when it was locked, and the catalogue now gives {will}"
+
+
+def _parse_targets(tables: Sequence[Table]) -> tuple[LockedTarget, ...]:
+    targets: dict[str, LockedTarget] = {}
+    for table in tables:
+        target = LockedTarget.parse(table)
+        if target.name in targets:
+            raise table.wrong("name", f"`{target.name}` names two targets", _LOCK_AGAIN)
+        targets[target.name] = target
+    return tuple(targets.values())
+
+
+def _matching(table: Table, key: str, pattern: str, wanted: str) -> str:
+    value = table.get(key, str)
+    if re.fullmatch(pattern, value) is None:
+        raise table.wrong(key, f"`{value}` is not {wanted}", _LOCK_AGAIN)
+    return value
 
 
 def _require_wish(table: Table) -> Mapping[str, Any]:

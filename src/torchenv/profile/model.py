@@ -9,6 +9,7 @@ from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 from torchenv.system.documents import Table
+from torchenv.system.names import parse_target_name
 
 SCHEMA = 1
 INSTALLERS = ("uv", "pip")
@@ -148,7 +149,7 @@ class Profile:
         for section, keys in _SECTIONS.items():
             table.table(section).only(keys)
         return cls(
-            name=parse_name(table, "name", "default"),
+            name=parse_target_name(table, "name", "default"),
             torch=_torch(table.table("torch")),
             python=_python(table.table("python")),
             backend=_backend(table.table("backend")),
@@ -187,16 +188,6 @@ _SECTIONS: Mapping[str, frozenset[str]] = {
     "smoke": frozenset({"commands", "required", "timeout"}),
     "evaluation": frozenset({"commands", "metrics", "timeout"}),
 }
-
-
-def parse_name(table: Table, key: str, *default: str) -> str:
-    """Return a name that may become part of a file's name."""
-    name = table.get(key, str, *default)
-    # It becomes part of pylock.<name>.toml, where PEP 751 allows no dot, and of directories.
-    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
-        hint = "use lower-case letters, digits and hyphens"
-        raise table.wrong(key, f"{name!r} is not a name", hint)
-    return name
 
 
 def duration(text: str) -> timedelta | None:
@@ -310,7 +301,7 @@ def _targets(tables: tuple[Table, ...]) -> tuple[Target, ...]:
     for table in tables:
         table.only({"name", "platform", "python", "backend", "capability", "torch", "index"})
         target = Target(
-            name=parse_name(table, "name"),
+            name=parse_target_name(table, "name"),
             platform=table.get("platform", str),
             python=_minor(table),
             backend=table.maybe("backend", str),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -12,6 +11,7 @@ from typing import Any
 from torchenv.environment.base_python import BasePython
 from torchenv.errors import InputError, WorkspaceError
 from torchenv.system.documents import Table, nearest, toml, toml_key
+from torchenv.system.names import check_environment_name
 from torchenv.workspace.records import (
     Activation,
     ChoiceRecord,
@@ -137,7 +137,7 @@ class Manifest:
         Where the name is taken by one that is there, the new one gets its number at the end.
         Raises `InputError` for a name that cannot be the name of a directory.
         """
-        name = _free_name(self, _check_name(name))
+        name = _free_name(self, check_environment_name(name))
         new = Environment(
             number=self.next_number,
             name=name,
@@ -187,7 +187,7 @@ class Manifest:
         manifest = self.mark_removed(before.number) if before else self
         new = Environment(
             number=self.next_number,
-            name=_free_name(manifest, _check_name(name)),
+            name=_free_name(manifest, check_environment_name(name)),
             kind=EnvironmentKind.ADOPTED,
             state=State.READY,
             path=str(path),
@@ -335,14 +335,6 @@ def _with_new(manifest: Manifest, new: Environment) -> Manifest:
 def _free_name(manifest: Manifest, name: str) -> str:
     taken = {each.name for each in manifest.environments if each.state is not State.REMOVED}
     return f"{name}-{manifest.next_number}" if name in taken else name
-
-
-def _check_name(name: str) -> str:
-    # It becomes part of a path, on Windows too.
-    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._+-]{0,62}[A-Za-z0-9])?", name):
-        hint = "use letters, digits and `.`, `_`, `+`, `-` between them, 64 at most"
-        raise InputError(f"{name!r} cannot name an environment", hint=hint)
-    return name
 
 
 def _is_of_version(torch: str, wanted: str) -> bool:

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from torchenv.environment.base_python import BasePython
+from torchenv.system.names import parse_environment_name
 
 if TYPE_CHECKING:
     from torchenv.system.documents import Table
@@ -153,7 +154,7 @@ class Environment:
         python = table.table("python")
         return cls(
             number=table.get("number", int),
-            name=table.get("name", str),
+            name=parse_environment_name(table, "name"),
             kind=EnvironmentKind(table.one_of("kind", [each.value for each in EnvironmentKind])),
             state=State(table.one_of("state", [each.value for each in State])),
             path=table.get("path", str),
