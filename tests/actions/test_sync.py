@@ -15,6 +15,7 @@ import pytest
 from tests.support.project import MINOR, Project, said_by
 from tests.support.wheels import Wheel
 
+from torchenv.environment.startup import STARTUP_FILE, STARTUP_TEXT
 from torchenv.installers import interpreter_in
 from torchenv.installers.pip import find_carried_pip
 from torchenv.installers.uv import uv_program
@@ -372,7 +373,8 @@ def test_a_dockerfile_builds_the_same_environment(team: Project, tmp_path: Path)
             run(Command(("sh", "-c", line))).check(f"run {line}")
     assert said_by(here / "env", "import torch; print(torch.__version__)") == "2.15.0+cpu"
     team.run("sync")
-    assert files_in(here / "env") == files_in(Path(manifest(team).environments[0].path))
+    built = files_in(Path(manifest(team).environments[0].path))
+    assert {**files_in(here / "env"), STARTUP_FILE: STARTUP_TEXT.encode()} == built
 
 
 def test_a_dockerfile_is_not_written_to_where_there_is_no_directory(team: Project) -> None:

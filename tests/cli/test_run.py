@@ -100,8 +100,9 @@ def test_what_runs_from_an_environment_is_found_by_its_start(workspace: Workspac
 def test_variables_that_lead_astray_are_out_and_the_path_begins_inside(workspace: Workspace) -> None:
     environ = {"PATH": "/usr/bin", "PYTHONPATH": "/mine", "PYTHONHOME": "/x", "VIRTUAL_ENV": "/old", "A": "1"}
     path = in_use(workspace).path
-    assert build_environ(in_use(workspace), workspace.store, environ) == {
+    assert build_environ(entry(in_use(workspace), workspace.store, environ), environ) == {
         "PATH": f"{path}/bin:/usr/bin",
+        "PYTHONPATH": "/mine",
         "VIRTUAL_ENV": path,
         "A": "1",
     }
@@ -112,8 +113,9 @@ def test_devices_that_the_plan_left_out_are_hidden_unless_the_user_has_chosen(wo
     environment = replace(in_use(workspace), activation=around)
     mine = {"HSA_OVERRIDE_GFX_VERSION": "9.0.0"}
     assert entry(environment, workspace.store, mine).set["HIP_VISIBLE_DEVICES"] == "1"
-    assert "HSA_OVERRIDE_GFX_VERSION" not in build_environ(environment, workspace.store, mine)
-    chosen = build_environ(environment, workspace.store, {"ROCR_VISIBLE_DEVICES": "0"})
+    assert "HSA_OVERRIDE_GFX_VERSION" not in build_environ(entry(environment, workspace.store, mine), mine)
+    chosen_by_user = {"ROCR_VISIBLE_DEVICES": "0"}
+    chosen = build_environ(entry(environment, workspace.store, chosen_by_user), chosen_by_user)
     assert "HIP_VISIBLE_DEVICES" not in chosen
     assert chosen["ROCR_VISIBLE_DEVICES"] == "0"
 

@@ -41,6 +41,7 @@ def build(new: Environment, lock: Lock, python: Path, ports: Ports) -> Path:
     ports.store.mark(new)
     ports.installer.install(directory, lock_path)
     ports.store.write_constraints(new, constraints(lock))
+    ports.store.write_startup(new, describe(directory).site_packages[0])
     isolate(directory)
     return directory
 

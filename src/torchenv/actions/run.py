@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,12 +49,28 @@ def entry(environment: Environment, store: Store, environ: Mapping[str, str]) ->
     )
 
 
-def build_environ(environment: Environment, store: Store, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables in which commands are those of the environment."""
-    change = entry(environment, store, environ)
-    kept = {name: value for name, value in environ.items() if name not in change.unset}
+def build_environ(change: ProgramEntry, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables in which commands are those of the environment; the user's PYTHONPATH stays."""
+    gone = set(change.unset) - {"PYTHONPATH"}
+    kept = {name: value for name, value in environ.items() if name not in gone}
     path = os.pathsep.join([str(change.scripts), *filter(None, [environ.get("PATH")])])
     return {**kept, **change.set, "PATH": path}
+
+
+def find_other_torch(environ: Mapping[str, str]) -> str | None:
+    """Return the entry of PYTHONPATH from which another torch would be imported than the environment's."""
+    entries = filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))
+    return next((folder for folder in entries if (Path(folder) / "torch" / "__init__.py").is_file()), None)
+
+
+def replace_torchrun(words: Sequence[str], change: ProgramEntry) -> tuple[str, ...]:
+    """Return the command with torchrun by its module where the environment has no script of that name.
+
+    The next one on PATH would run the interpreter of another installation.
+    """
+    if words[0] != "torchrun" or any(change.scripts.glob("torchrun*")):
+        return tuple(words)
+    return ("python", "-m", "torch.distributed.run", *words[1:])
 
 
 def directory_of(environment: Environment, store: Store) -> Path:

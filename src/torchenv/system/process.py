@@ -205,6 +205,42 @@ def become(command: Command, environ: Mapping[str, str]) -> NoReturn:
         raise ToolFailed(f"could not start {command.argv[0] or repr('')}: {reason}") from None
 
 
+def attend(command: Command, environ: Mapping[str, str]) -> int:
+    """Run `command` on this terminal with exactly `environ`, and return its exit code; negative: a signal.
+
+    Signals that torchenv gets go on to it. Raises `ToolFailed` if it cannot be started.
+    """
+    try:
+        child = subprocess.Popen(command.argv, env={**environ, **command.env}, cwd=command.cwd)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ToolFailed(f"could not start {command.argv[0] or repr('')}: {reason}") from None
+    before = {}
+    for name in _PASSED_ON:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            before[number] = signal.signal(number, lambda number, _: child.send_signal(number))
+    try:
+        # Ctrl-C comes to the whole group of the terminal by itself.
+        with _deaf_to_interrupts():
+            return child.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def end_by_signal(number: int) -> None:
+    """End torchenv as what it ran has ended: a shell and a scheduler must see the same."""
+    if os.name == "posix":
+        with contextlib.suppress(OSError, ValueError):  # SIGKILL has no handler
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+
+# What schedulers send to a training, and shells to a job.
+_PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT")
+
+
 # Whatever begins like this would send uv, pip, virtualenv or Python to another index, another
 # version or the environment that the user happens to be in.
 _LEADS_ASTRAY = (

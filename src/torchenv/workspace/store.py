@@ -12,6 +12,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from torchenv.environment.identity import IDENTITY_FILE, identity
+from torchenv.environment.startup import STARTUP_FILE, STARTUP_TEXT
 from torchenv.errors import InputError, WorkspaceError
 from torchenv.system.disk import Disk, explain_refusals, make_refusal
 from torchenv.system.mutex import node_name, unlock
@@ -277,6 +278,11 @@ class Store:
         path = constraints_path(self._directory(environment))
         self._put(path, text)
         return path
+
+    def write_startup(self, environment: Environment, site_packages: Path) -> None:
+        """Leave in a new environment the start-up file that a run wakes by a variable."""
+        assert site_packages.is_relative_to(self._directory(environment))
+        self._put(site_packages / STARTUP_FILE, STARTUP_TEXT)
 
     def mark(self, environment: Environment) -> None:
         """Leave in a new environment what it will be known by."""
