@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchenv.actions.checkpoints import Paths, judge_index, read_index, record_index
+from torchenv.actions.checkpoints import Paths, Scanned, judge_index, read_index, record_index
 from torchenv.checkpoints.scan import scan
 from torchenv.checkpoints.scan.index import ScanIndex
 from torchenv.checkpoints.scan.runs import run_line
@@ -34,6 +34,7 @@ class Rescan:
     roots: tuple[str, ...]
     runs: tuple[Run, ...]
     notes: tuple[str, ...] = ()
+    scanned: Scanned | None = None
 
 
 def rescan(
@@ -60,10 +61,10 @@ def rescan(
             return Rescan(roots=(), runs=manifest.runs)
         index, places, notes = _look(roots, before, clock, limit)
         notes += _describe_unseen(index, before, places, store, now)
-        runs = None
+        runs = scanned = None
         if record:
             try:
-                runs = record_index(index, before, store, system=system, say=notes.append)[1]
+                scanned, runs = record_index(index, before, store, system=system, say=notes.append)
             except TorchenvError as error:
                 # A full disk must not stop a rollback, nor hide what it would lose.
                 notes.append(f"what changed could not be recorded: {error.message}")
@@ -71,7 +72,8 @@ def rescan(
             scanned = judge_index(index, manifest, store, system)
             runs = tuple(run_line(run, scanned.judge) for run in scanned.runs)
         notes += _describe_forgotten(manifest.runs, runs, places, paths)
-        return Rescan(roots=tuple(map(paths.display, roots)), runs=runs, notes=tuple(notes))
+        roots_shown = tuple(map(paths.display, roots))
+        return Rescan(roots=roots_shown, runs=runs, notes=tuple(notes), scanned=scanned)
 
 
 def _look(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from html import escape
 from typing import TYPE_CHECKING
 
 from torchenv.host.model import Host
@@ -20,12 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReportData:
-    """All that the page tells of, gathered at one moment; `audit` only where one was asked for."""
+    """All that the page tells of, gathered at one moment; `audit` only where one was asked for.
+
+    `previous` is the environment that a rollback leads to.
+    """
 
     at: datetime
     root: str
     host: Host
     manifest: Manifest
+    previous: Environment | None = None
     audit: AuditReport | None = None
 
 
@@ -41,31 +44,16 @@ class Section:
 
 def describe_report(standing: ReportData) -> str:
     """Write the page for a terminal."""
-    blocks = [f"torchenv report, {_moment(standing.at)}, {standing.root}"]
-    for section in _sections(standing):
+    blocks = [f"torchenv report, {describe_moment(standing.at)}, {standing.root}"]
+    for section in list_sections(standing):
         rows = columns([section.head, *section.rows]).splitlines() if section.rows else []
         body = [f"  {line}".rstrip() for line in (*section.lines, *rows)]
         blocks.append("\n".join([section.title, *body]))
     return "\n\n".join(blocks)
 
 
-def report_html(standing: ReportData) -> str:
-    """Write the page as one HTML file that needs no other; every word from outside is escaped."""
-    parts = [
-        "<!DOCTYPE html>",
-        '<html lang="en">',
-        '<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>torchenv: {escape(standing.root)}</title>",
-        f"<style>{_STYLE}</style></head>",
-        "<body><header><h1>torchenv report</h1>",
-        f"<p>{escape(_moment(standing.at))}, workspace <code>{escape(standing.root)}</code></p></header>",
-        *(part for section in _sections(standing) for part in _section_html(section)),
-        "</body></html>",
-    ]
-    return "\n".join(parts) + "\n"
-
-
-def _sections(standing: ReportData) -> Iterator[Section]:
+def list_sections(standing: ReportData) -> Iterator[Section]:
+    """Yield the parts of the report, as rows and sentences."""
     manifest = standing.manifest
     yield Section(title="Host", lines=tuple(describe_host(standing.host).splitlines()))
     environments = [each for each in manifest.environments if each.state is not State.REMOVED]
@@ -85,7 +73,8 @@ def _sections(standing: ReportData) -> Iterator[Section]:
         title="Switches",
         head=("when", "from", "to", "why"),
         rows=tuple(
-            (_moment(each.at), str(each.from_ or ""), str(each.to), each.why) for each in manifest.switches
+            (describe_moment(each.at), str(each.from_ or ""), str(each.to), each.why)
+            for each in manifest.switches
         ),
         lines=() if manifest.switches else ("none yet",),
     )
@@ -114,7 +103,7 @@ def _proofs(environment: Environment) -> Iterator[tuple[str, ...]]:
             str(environment.number),
             proof.what,
             "passed" if proof.passed else "failed",
-            _moment(proof.at),
+            describe_moment(proof.at),
             proof.host or "",
             ", ".join(proof.devices) or "none",
             (proof.git or "")[:12],
@@ -163,21 +152,8 @@ def _audit(report: AuditReport) -> Section:
     )
 
 
-def _section_html(section: Section) -> Iterator[str]:
-    yield f"<section><h2>{escape(section.title)}</h2>"
-    if section.lines:
-        yield "<ul>" + "".join(f"<li>{escape(each)}</li>" for each in section.lines) + "</ul>"
-    if section.rows:
-        head = "".join(f"<th>{escape(each)}</th>" for each in section.head)
-        yield f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>'
-        for row in section.rows:
-            yield "<tr>" + "".join(f"<td{_mark(each)}>{escape(each)}</td>" for each in row) + "</tr>"
-        yield "</tbody></table></div>"
-    yield "</section>"
-
-
 # The words that a reader looks for, and how much they matter.
-_MARKS = {
+MARKS: Mapping[str, str] = {
     "failed": "bad",
     "error": "bad",
     "warning": "note",
@@ -187,29 +163,6 @@ _MARKS = {
 }
 
 
-def _mark(word: str) -> str:
-    return f' class="{_MARKS[word]}"' if word in _MARKS else ""
-
-
-def _moment(at: datetime) -> str:
+def describe_moment(at: datetime) -> str:
+    """Return a moment as people read it, in UTC."""
     return f"{at:%Y-%m-%d %H:%M} UTC"
-
-
-_STYLE = """
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; margin: 0; }
-h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; border-bottom: 1px solid #8884; padding-bottom: .2rem; }
-header p { margin: .2rem 0; opacity: .75; }
-ul { list-style: none; padding: 0; margin: .3rem 0; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; vertical-align: top; padding: .3rem .8rem .3rem 0; }
-tr { border-bottom: 1px solid #8883; }
-th { font-weight: 600; white-space: nowrap; }
-td { overflow-wrap: break-word; }
-.good { color: #1a7f37; } .bad { color: #cf222e; font-weight: 600; } .note { color: #9a6700; }
-@media (prefers-color-scheme: dark) {
-  .good { color: #3fb950; } .bad { color: #ff7b72; } .note { color: #d29922; }
-}
-"""
