@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -118,14 +119,138 @@ def test_what_would_be_built_is_said_and_nothing_is_made(team: Project) -> None:
     assert not (team.directory / ".torchenv").exists()
 
 
+THREE_BUILDS = f"""\
+schema = 1
+name = "moo"
+[torch]
+version = "2.15"
+[index]
+torch = "{{root}}/whl"
+packages = "{{root}}/simple"
+[[target]]
+name = "cpu"
+platform = "linux-x86_64"
+python = "{MINOR}"
+backend = "cpu"
+[[target]]
+name = "cu132"
+platform = "linux-x86_64"
+python = "{MINOR}"
+backend = "cu132"
+[[target]]
+name = "pypi"
+platform = "linux-x86_64"
+python = "{MINOR}"
+index = "packages"
+"""
+
+# What nvidia-smi prints of two cards; it answers whatever it is asked.
+GPU = """\
+#!/bin/sh
+case "$*" in
+  *--query-gpu*) echo "0, NVIDIA GeForce RTX 4090, 8.9, 24564, 580.65.06, Disabled" ;;
+  *) echo "| NVIDIA-SMI 580.65.06    Driver Version: 580.65.06    CUDA Version: 13.0 |" ;;
+esac
+"""
+
+HOSTS = Path(__file__).parents[1] / "data" / "hosts"
+
+
+def host_file(directory: Path, name: str, **sections: object) -> str:
+    """Write what a machine has, and return the name of the file."""
+    python = {
+        "version": platform.python_version(),
+        "path": sys.executable,
+        "implementation": "cpython",
+        "free_threaded": False,
+        "machine": "x86_64",
+    }
+    document = {
+        "schema": "torchenv.host/1",
+        "captured_at": "2026-11-30T08:00:00Z",
+        "system": "linux",
+        "machine": "x86_64",
+        "libc": {"family": "glibc", "version": "2.39"},
+        "pythons": [python],
+        **sections,
+    }
+    (directory / name).write_text(json.dumps(document), "utf-8")
+    return name
+
+
+def nvidia(driver: str, name: str, capability: str) -> dict[str, object]:
+    card = {"index": 0, "name": name, "compute_capability": capability}
+    return {"status": "found", "driver": driver, "devices": [card]}
+
+
+@pytest.fixture
+def three(team: Project) -> Project:
+    """A project whose targets take torch from three places."""
+    team.write("torchenv.toml", THREE_BUILDS.replace("{root}", team.index.root))
+    assert team.run("lock").code == 0
+    return team
+
+
+def test_a_host_without_devices_takes_the_cpu_target_before_the_package_index_build(three: Project) -> None:
+    done = three.run("sync")
+    assert done.code == 0, done.said
+    assert [environment.torch for environment in manifest(three).environments] == ["2.15.0+cpu"]
+
+
+def test_every_node_takes_its_own_target_whatever_the_others_built(three: Project) -> None:
+    files = [
+        host_file(three.directory, "cpu.json"),
+        host_file(three.directory, "ada.json", nvidia=nvidia("580.65.06", "NVIDIA GeForce RTX 4090", "8.9")),
+        host_file(three.directory, "old.json", nvidia=nvidia("470.10", "NVIDIA GeForce RTX 3090", "8.6")),
+    ]
+    done = three.run("sync", "--host", *files, "--json")
+    assert done.code == 3
+    rows = {row["host"]: row for row in done.json["hosts"]}
+    assert {name: row["target"] for name, row in rows.items()} == {"cpu": "cpu", "ada": "cu132", "old": None}
+    assert "needs driver 580 or newer, this host has 470.10" in rows["old"]["reason"]
+    assert not re.search(r"--(backend|accept-cpu|capability)", json.dumps(rows))
+    lines = three.run("sync", "--host", *files[:2]).out.splitlines()
+    assert lines == [
+        "cpu: cpu (linux-x86_64, torch 2.15.0+cpu)",
+        "ada: cu132 (linux-x86_64, torch 2.15.0+cu132)",
+    ]
+    assert not (three.directory / ".torchenv").exists()
+
+
+def test_a_machine_that_gains_a_gpu_leaves_the_cpu_environment(three: Project) -> None:
+    assert three.run("sync", "--use").out == "1"
+    tools = three.directory.parent / "tools"
+    tools.mkdir()
+    (tools / "nvidia-smi").write_text(GPU, "utf-8")
+    (tools / "nvidia-smi").chmod(0o755)
+    path = f"{tools}:{three.environ['PATH']}"
+    decided = three.run("sync", "--dry-run", PATH=path)
+    assert decided.out == (
+        "target cu132 (linux-x86_64, torch 2.15.0+cu132) would be built from pylock.cu132.toml"
+    ), decided.said
+    # And back on a machine without: the environment that was built for it, nothing new.
+    assert three.run("sync").out == "1"
+    assert "is built already: environment 1 (" in three.run("sync", "--dry-run").out
+
+
+@pytest.mark.parametrize("words", [(), ("--wheels", "nowhere")])
+def test_a_dry_run_fails_where_the_run_would(team: Project, words: tuple[str, ...]) -> None:
+    team.run("lock")
+    if not words:
+        team.change("pylock.ci.toml", "lightning-2.5.0", "lightning-2.5.1")
+    dry, real = team.run("sync", "--dry-run", *words), team.run("sync", *words)
+    assert (dry.code, dry.said) == (real.code, real.said)
+    assert dry.code == 2
+
+
 def test_a_target_of_another_platform_is_refused(team: Project) -> None:
     team.run("lock")
     done = team.run("sync", "windows")
     assert (done.code, done.said) == (
         3,
         (
-            "error: target windows is for windows-x86_64, and this machine is linux-x86_64\n"
-            "hint: `torchenv sync` without a name takes the target that suits it"
+            "error: target `windows` is for windows-x86_64, and this host is linux-x86_64\n"
+            "hint: run `torchenv sync` without a name to take the target that suits this host"
         ),
     )
     assert not (team.directory / ".torchenv").exists()
@@ -344,8 +469,8 @@ def test_no_target_that_suits_this_machine_says_why_of_each(team: Project) -> No
     done = team.run("sync")
     assert done.code == 3
     assert done.said.splitlines()[-2] == (
-        "error: no target suits this host: ada: is for a device, and none was seen here;"
-        " v100: is for a device, and none was seen here; rocm7-14: is for a device, and none was seen here"
+        "error: no target suits this host: ada: is for a device, and this host has none;"
+        " v100: is for a device, and this host has none; rocm7-14: is for a device, and this host has none"
     )
 
 

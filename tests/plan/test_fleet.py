@@ -73,7 +73,7 @@ def test_a_platform_without_wheels_is_told_apart_from_what_cannot_be_met() -> No
 def test_an_unknown_platform_is_answered_with_the_nearest_one() -> None:
     with pytest.raises(InputError) as caught:
         decided(platform="linux-x86-64")
-    assert str(caught.value) == "target t: 'linux-x86-64' is not a platform"
+    assert str(caught.value) == "target `t`: `linux-x86-64` is not a platform"
     assert caught.value.hint == "did you mean `linux-x86_64`?"
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 INSTALLERS = ("uv", "pip")
 
+NOTHING_SUITS = 3
+
 
 def options(parser: ArgumentParser) -> None:
     """Declare what the command takes."""
@@ -30,34 +32,55 @@ def options(parser: ArgumentParser) -> None:
     parser.add_argument("--offline", action="store_true", help="use no network")
     parser.add_argument("--wheels", metavar="DIR", help="take all files from DIR, where `fetch` brought them")
     parser.add_argument("--installer", choices=INSTALLERS, help="what installs the packages")
+    parser.add_argument(
+        "--host",
+        metavar="FILE",
+        nargs="+",
+        action="extend",
+        help="only say which target the machine in each FILE would take",
+    )
     parser.add_argument("--dry-run", action="store_true", help="stop after the decision")
     parser.add_argument("--catalogue", metavar="FILE", help="a catalogue of your own, over the packaged one")
     parser.add_argument("--json", action="store_true", help="print what `torchenv show --json` would")
 
 
 def run(arguments: Namespace, context: Context) -> int:
-    """Look whether it is there already; else decide, build and prove."""
+    """Choose the target for this machine, look whether it is built already; else build and prove it."""
     from torchenv.actions.built import find_built
 
     project = Project.of(context)
     locked = project.require_lock_set()
-    _tell_of_drift(locked, project, context)
-    locks = _digests(locked, arguments.target, project)
-    environment = find_built(locks, context.store.read(), context.store)
-    if environment is not None:
-        return _finish(environment, context, made=False)
+    _note_drift(locked, project, context)
+    if arguments.host:
+        return _tell_of_hosts(locked, project, context)
     fit = _choose_target(locked, project, context)
+    # Read first: a lock that was changed since builds nothing, whatever stands already.
+    lock = project.lock(fit.target)
+    environment = find_built({lock.digest}, context.store.read(), context.store)
+    if environment is None:
+        ports = _ports(lock, fit.target, context)
+        if not arguments.dry_run:
+            made = _build(fit, lock, project, ports, context)
+            return _finish(made.environment, context, made=made.new)
     if arguments.dry_run:
-        if arguments.json:
-            context.print_json({**fit.plan.to_document(), "target": fit.target.name})
-        else:
-            context.out(f"target {fit.target} would be built from {fit.target.file}")
-        return 0
-    made = _build(fit, project, context)
-    return _finish(made.environment, context, made=made.new)
+        return _describe_dry_run(fit, environment, context)
+    assert environment is not None
+    return _finish(environment, context, made=False)
 
 
-def _tell_of_drift(locked: LockSet, project: Project, context: Context) -> None:
+def _describe_dry_run(fit: Fit, environment: Environment | None, context: Context) -> int:
+    target = fit.target
+    if context.arguments.json:
+        number = environment and environment.number
+        context.print_json({**fit.plan.to_document(), "target": target.name, "number": number})
+    elif environment is None:
+        context.out(f"target {target} would be built from {target.file}")
+    else:
+        context.out(f"target {target} is built already: environment {environment}")
+    return 0
+
+
+def _note_drift(locked: LockSet, project: Project, context: Context) -> None:
     # What was locked is built all the same, even where a file that the profile names is not at hand.
     with suppress(InputError):
         if locked.wanted != project.wish:
@@ -65,10 +88,23 @@ def _tell_of_drift(locked: LockSet, project: Project, context: Context) -> None:
             context.say(f"note: {said}: `torchenv lock --check` says what has changed")
 
 
-def _digests(locked: LockSet, named: str | None, project: Project) -> frozenset[str]:
-    """Return the digests of the locks that may be built here, of those that are as they were locked."""
-    targets = [locked.target(named)] if named is not None else locked.targets
-    return frozenset(each.lock for each in targets if each.lock and project.holds(each))
+def _tell_of_hosts(locked: LockSet, project: Project, context: Context) -> int:
+    """Print which target each of the named machines would take; nothing is built."""
+    from torchenv.actions.sync import choose_for_hosts
+    from torchenv.plan import Question
+    from torchenv.plan.targets import wish_of
+    from torchenv.render.sync import describe_nodes, encode_nodes
+
+    hosts = context.hosts(context.arguments.host)
+    torch_index = context.torch_index(project.profile)
+    wish = wish_of(project.profile, torch_index=torch_index)
+    ask = Question(host=next(iter(hosts.values())), wish=wish, catalogue=context.catalogue)
+    nodes = choose_for_hosts(locked, ask, hosts, context.arguments.target, torch_index=torch_index)
+    if context.arguments.json:
+        context.print_json(encode_nodes(nodes))
+    else:
+        context.out(describe_nodes(nodes))
+    return NOTHING_SUITS if any(node.fit is None for node in nodes) else 0
 
 
 def _choose_target(locked: LockSet, project: Project, context: Context) -> Fit:
@@ -83,11 +119,10 @@ def _choose_target(locked: LockSet, project: Project, context: Context) -> Fit:
     return choose_target(locked, ask, context.arguments.target, torch_index=torch_index)
 
 
-def _build(fit: Fit, project: Project, context: Context) -> CreateOutcome:
+def _build(fit: Fit, lock: Lock, project: Project, ports: Ports, context: Context) -> CreateOutcome:
     from torchenv.actions.create import CreateOrder, create
     from torchenv.render.environment import describe_made
 
-    lock = project.lock(fit.target)
     context.say(f"target {fit.target}")
     family = context.catalogue.family & lock.versions.keys()
     order = CreateOrder(
@@ -100,7 +135,7 @@ def _build(fit: Fit, project: Project, context: Context) -> CreateOutcome:
         lock=lock,
         ignored=context.other_settings.ignored,
     )
-    made = create(order, _ports(lock, fit.target, context))
+    made = create(order, ports)
     if made.new:
         context.say(describe_made(made, order, program=context.program))
     return made

@@ -67,11 +67,11 @@ def plan_target(
 
 def make_up_host(target: Target, catalogue: Catalogue) -> Host:
     """Make up a machine of this kind that is as new as it needs to be."""
-    builds = (each for release in catalogue.releases for each in release.backends)
-    known = {name for each in builds for name in each.platforms} | catalogue.no_wheels.keys()
+    builds = (backend for release in catalogue.releases for backend in release.backends)
+    known = {name for backend in builds for name in backend.platforms} | catalogue.no_wheels.keys()
     if target.platform not in known:
         hint = nearest(target.platform, known) or f"known are {', '.join(sorted(known))}"
-        raise InputError(f"target {target.name}: {target.platform!r} is not a platform", hint=hint)
+        raise InputError(f"target `{target.name}`: `{target.platform}` is not a platform", hint=hint)
     system, _, machine = target.platform.partition("-")
     amd = Amd()
     if target.capability and target.capability.startswith("gfx"):
@@ -84,8 +84,8 @@ def explain_unsupported(plan: Plan) -> str | None:
     """Explain why no release has a wheel for a platform; None where that is not what stands in the way."""
     if plan.outcome is not Outcome.BLOCKED:
         return None
-    told = [each for each in plan.rejected if each.code == "platform-unsupported"]
-    return told[0].message if told and len(told) == len(plan.rejected) else None
+    unsupported = [rejection for rejection in plan.rejected if rejection.code == "platform-unsupported"]
+    return unsupported[0].message if unsupported and len(unsupported) == len(plan.rejected) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,27 @@ class Fit:
         """Whether the host can use exactly what was locked."""
         return self.plan.build is not None and self.plan.build.backend.tag == self.target.backend
 
+    @property
+    def is_made_for_it(self) -> bool:
+        """Whether what was locked is for the devices of the host, or for none where it has none.
+
+        The package index's build is a GPU's on Linux; a CPU runs it, and carries gigabytes for nothing.
+        """
+        build = self.plan.build
+        return build is not None and (
+            build.backend.vendor == "cpu" or any(device.served for device in self.plan.devices)
+        )
+
+    @property
+    def why_not(self) -> str:
+        """Why the host does not take it, in terms of what was locked."""
+        if self.fits:
+            return "is for a device, and this host has none"
+        own = (rejection for rejection in self.plan.rejected if rejection.backend == self.target.backend)
+        if said := next((rejection.message for rejection in own), None):
+            return said
+        return self.plan.why[0] if self.plan.why else "does not fit this host"
+
 
 def fits(
     targets: Sequence[LockedTarget], ask: Question, *, torch_index: str | None = None, by_hand: bool = False
@@ -110,26 +131,36 @@ def fits(
     `by_hand` says that a person named the target.
     """
     return tuple(
-        Fit(each, resolve(_question(each, ask, torch_index, by_hand=by_hand)))
-        for each in targets
-        if each.torch is not None and each.platform == ask.host.platform
+        Fit(target, resolve(_question(target, ask, torch_index, by_hand=by_hand)))
+        for target in targets
+        if target.torch is not None and target.platform == ask.host.platform
     )
 
 
 def best(found: Sequence[Fit], ask: Question) -> Fit | None:
     """Take the one that serves this host best: the newest release, then its backends as the rules order them.
 
-    A build for devices that are not here serves nobody here.
+    A build for devices that are not here serves nobody here, and the package index's comes after one that is
+    made for what is here.
     """
-    proven = [each for each in found if each.fits and each.plan.build and not each.plan.build.unproven]
-    here = {each.minor for each in ask.host.pythons}
+    proven = [fit for fit in found if fit.fits and fit.plan.build and not fit.plan.build.unproven]
+    here = {python.minor for python in ask.host.pythons}
 
     def rank(fit: Fit) -> tuple[object, ...]:
         build = fit.plan.build
         assert build is not None
         default = build.release.defaults.get(build.backend.vendor) == build.backend.tag
-        order = [each.tag for each in build.release.backends].index(build.backend.tag)
-        return build.release.version, default, -order, fit.target.python in here
+        order = [backend.tag for backend in build.release.backends].index(build.backend.tag)
+        from_torch = fit.target.index == "torch"
+        return (
+            fit.is_made_for_it,
+            build.release.version,
+            default,
+            -order,
+            from_torch,
+            fit.target.python in here,
+            fit.target.name,
+        )
 
     return max(proven, key=rank, default=None)
 
