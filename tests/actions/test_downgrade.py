@@ -7,13 +7,17 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.checkpoints.support import archive
 from tests.support.checkpoints import contents, save
 from tests.support.workspace import Workspace
 
 from torchenv.actions.downgrade import Copied, DowngradeTarget, downgrade, downgrade_runs
 from torchenv.checkpoints import inspect
+from torchenv.checkpoints.scan import scan
+from torchenv.checkpoints.scan.runs import runs_of
+from torchenv.checkpoints.steps import is_copy
 from torchenv.errors import InputError, NothingSuits, ToolFailed
-from torchenv.storage import Transfer
+from torchenv.storage import Transfer, place
 from torchenv.storage.tree import LocalTree
 from torchenv.workspace.records import Environment
 
@@ -43,12 +47,12 @@ def test_the_copy_is_readable_and_only_its_metadata_is_new(tmp_path: Path) -> No
 
     made = copied(source)
 
-    copy = tmp_path / "a" / "step-200-for-2.14"
+    copy = tmp_path / "a-for-2.14" / "step-200"
     assert (made.copy, made.made, made.files) == (str(copy), True, 1)
     assert oldest_reader(copy) == "2.4"
     assert contents(source) == before
     assert contents(copy)["__0_0.distcp"] == before["__0_0.distcp"]
-    assert sorted(each.name for each in source.parent.iterdir()) == ["step-200", "step-200-for-2.14"]
+    assert [path.name for path in source.parent.iterdir()] == ["step-200"]
 
 
 def test_it_is_said_how_the_tensor_files_came_there(tmp_path: Path) -> None:
@@ -77,7 +81,7 @@ def test_without_room_for_a_copy_nothing_is_begun(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("torchenv.system.disk.Disk.free_space", lambda *_: 3)
     with pytest.raises(ToolFailed) as raised:
         copied(source)
-    assert str(raised.value) == f"`{source}-for-2.14` needs 0.0 GiB, and 0.0 GiB are free"
+    assert str(raised.value) == f"`{tmp_path}/a-for-2.14/step-200` needs 0.0 GiB, and 0.0 GiB are free"
     assert [path.name for path in source.parent.iterdir()] == ["step-200"]
 
 
@@ -87,7 +91,7 @@ def test_a_second_time_makes_nothing(tmp_path: Path) -> None:
     before = contents(tmp_path)
     again = copied(source)
     assert (again.made, again.why) == (False, "already copied")
-    already = copied(tmp_path / "a" / "step-200-for-2.14")
+    already = copied(tmp_path / "a-for-2.14" / "step-200")
     assert (already.made, already.why) == (False, "torch 2.14 reads it as it is")
     assert contents(tmp_path) == before
 
@@ -109,7 +113,7 @@ def test_nothing_is_written_into_the_original(tmp_path: Path, inside: str) -> No
     before = contents(source)
     with pytest.raises(InputError) as raised:
         copied(source, to=source / inside)
-    assert str(raised.value) == f"a copy cannot be inside its original, {source}"
+    assert str(raised.value) == f"a copy cannot be inside its original, `{source}`"
     assert contents(source) == before
 
 
@@ -125,8 +129,8 @@ def test_two_runs_never_write_one_copy(tmp_path: Path) -> None:
             said.append(error.message)
 
     assert downgrade(str(source), OLD, progress=second).made
-    assert set(said) == {f"another run is writing {source}-for-2.14 just now"}
-    assert oldest_reader(tmp_path / "a" / "step-200-for-2.14") == "2.4"
+    assert set(said) == {f"another run is writing {tmp_path}/a-for-2.14/step-200 just now"}
+    assert oldest_reader(tmp_path / "a-for-2.14" / "step-200") == "2.4"
 
 
 def test_a_disk_that_is_full_is_named_and_nothing_is_left(
@@ -140,7 +144,7 @@ def test_a_disk_that_is_full_is_named_and_nothing_is_left(
     monkeypatch.setattr("torchenv.storage.local.clone", full)
     with pytest.raises(OSError, match="No space left") as raised:
         copied(source)
-    assert raised.value.filename == f"{source}-for-2.14"
+    assert raised.value.filename == f"{tmp_path}/a-for-2.14/step-200"
     assert [each.name for each in source.parent.iterdir()] == ["step-200"]
 
 
@@ -156,8 +160,8 @@ def test_a_run_without_a_complete_save_is_told(tmp_path: Path) -> None:
 
 def test_what_a_stopped_run_left_is_in_nobodys_way(tmp_path: Path) -> None:
     source = save(tmp_path / "a" / "step-200", "dcp-2.15.0")
-    left = tmp_path / "a" / ".step-200-for-2.14.torchenv-new"
-    left.mkdir()
+    left = tmp_path / "a-for-2.14" / ".step-200.torchenv-new"
+    left.mkdir(parents=True)
     (left / "__0_0.distcp").write_bytes(b"half")
     assert copied(source).made
     assert not left.exists()
@@ -215,8 +219,8 @@ def test_a_broken_checkpoint_is_not_copied(tmp_path: Path) -> None:
 
 def test_what_is_no_distributed_checkpoint_is_refused(tmp_path: Path) -> None:
     for path, message in (
-        (tmp_path / "none", f"{tmp_path}/none is not there"),
-        (tmp_path, f"{tmp_path} is no checkpoint"),
+        (tmp_path / "none", f"`{tmp_path}/none` does not exist"),
+        (tmp_path, f"`{tmp_path}` is no checkpoint"),
     ):
         with pytest.raises(InputError) as raised:
             copied(path)
@@ -244,21 +248,71 @@ def test_the_newest_of_every_run_or_all_of_them_are_copied(tmp_path: Path) -> No
 
     newest, refused = whole_runs(tmp_path, newest=True)
     assert ([Path(each.copy).name for each in newest], refused) == (
-        ["step-300-for-2.14", "step-5-for-2.14"],
+        ["step-300", "step-5"],
         (),
     )
     both, _ = whole_runs(tmp_path, newest=False)
-    assert [Path(each.copy).name for each in both if each.made] == ["step-200-for-2.14"]
+    assert [Path(each.copy).name for each in both if each.made] == ["step-200"]
 
 
-def test_what_is_saved_together_is_copied_together(tmp_path: Path) -> None:
-    save(tmp_path / "a" / "checkpoint-500" / "model", "dcp-2.15.0")
-    save(tmp_path / "a" / "checkpoint-500" / "optimizer", "dcp-2.15.0")
-    copies, _ = whole_runs(tmp_path, newest=True)
-    assert sorted(each.copy.removeprefix(f"{tmp_path}/") for each in copies) == [
-        "a/checkpoint-500-for-2.14/model",
-        "a/checkpoint-500-for-2.14/optimizer",
-    ]
+def test_a_copy_is_a_whole_save_under_a_name_that_its_framework_finds(tmp_path: Path) -> None:
+    # As Accelerate writes it with FSDP: what else a resume needs lies beside the distributed parts.
+    source = tmp_path / "checkpoints" / "checkpoint_500"
+    save(source / "pytorch_model_fsdp_0", "dcp-2.15.0")
+    save(source / "optimizer_0", "dcp-2.15.0")
+    for name in ("scheduler.bin", "random_states_0.pkl", "notes/context.json"):
+        (source / name).parent.mkdir(exist_ok=True)
+        (source / name).write_bytes(archive(b"\x80\x02}q\x00."))
+    before = contents(source)
+
+    made = copied(source)
+
+    copy = tmp_path / "checkpoints-for-2.14" / "checkpoint_500"
+    assert (made.copy, made.made, made.files) == (str(copy), True, 5)
+    after = contents(copy)
+    assert after.keys() == before.keys() == contents(source).keys()
+    assert {name for name in after if after[name] != before[name]} == {
+        "pytorch_model_fsdp_0/.metadata",
+        "optimizer_0/.metadata",
+    }
+    assert oldest_reader(copy / "optimizer_0") == "2.4"
+    assert contents(source) == before
+    assert copied(source).why == "already copied"
+
+
+def test_a_part_that_cannot_be_made_readable_is_named_and_nothing_is_made(tmp_path: Path) -> None:
+    source = tmp_path / "a" / "checkpoint-500"
+    save(source / "model", "dcp-2.15.0")
+    save(source / "optimizer", "2.15.0/dcp_zstd")
+    with pytest.raises(NothingSuits) as raised:
+        copied(source, DowngradeTarget(torch="2.6", python="3.11.7"))
+    assert str(raised.value).startswith(f"torch 2.6 would not read a copy of {source}/optimizer either: ")
+    assert not (tmp_path / "a-for-2.6").exists()
+
+
+def test_a_copy_may_have_another_name_and_its_pointers_go_along(tmp_path: Path) -> None:
+    source = save(tmp_path / "a" / "iter_0000200", "dcp-2.15.0")
+    (tmp_path / "a" / "latest_checkpointed_iteration.txt").write_text("200")
+    (tmp_path / "a" / "latest").write_text("iter_0000200\n")
+    (tmp_path / "a" / "last_checkpoint").write_text("elsewhere")
+    made = downgrade(str(source), OLD, name="iter_0000150", progress=lambda *_: None)
+    copies = tmp_path / "a-for-2.14"
+    assert made.copy == str(copies / "iter_0000150")
+    assert {path.name: path.read_text() for path in copies.iterdir() if path.is_file()} == {
+        "latest_checkpointed_iteration.txt": "150",
+        "latest": "iter_0000150\n",
+    }
+    assert (tmp_path / "a" / "latest").read_text() == "iter_0000200\n"
+
+
+def test_the_copies_of_a_run_are_saves_of_it_and_are_not_copied_again(tmp_path: Path) -> None:
+    source = save(tmp_path / "a" / "step-200", "dcp-2.15.0")
+    copied(source)
+    (run,) = runs_of(scan([place(tmp_path)], None, lambda _: None), str)
+    assert [save.name for save in run.saves] == ["../a-for-2.14/step-200", "step-200"]
+    assert [is_copy(save.name) for save in run.saves] == [True, False]
+    again, _ = whole_runs(tmp_path, newest=False)
+    assert [(copy.source, copy.made) for copy in again] == [(str(source), False)]
 
 
 def test_the_target_takes_the_python_of_the_environment_that_has_it(workspace: Workspace) -> None:
@@ -269,4 +323,4 @@ def test_the_target_takes_the_python_of_the_environment_that_has_it(workspace: W
     assert DowngradeTarget.of("2.13", manifest, "linux").python is None
     with pytest.raises(InputError) as raised:
         DowngradeTarget.of("old", manifest, "linux")
-    assert str(raised.value) == "'old' is not a version of torch"
+    assert str(raised.value) == "`old` is not a version of torch"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.workspace import Workspace, install, site_of
 
-from torchenv.actions.left_behind import find_unreadable_runs
+from torchenv.actions.run_readability import judge_runs
 from torchenv.actions.status import status
 from torchenv.actions.switch import rollback, use
 from torchenv.errors import NothingSuits, WorkspaceError
@@ -270,7 +270,7 @@ def test_a_switch_is_told_to_programs_as_the_contract_says(workspace: Workspace)
     with store.hold("torchenv checkpoints scan"):
         store.write(store.read().record_runs([run]))
     switched = rollback(None, store, workspace.outside)
-    assert encode_switch(switched, find_unreadable_runs(switched, store, "linux")) == {
+    assert encode_switch(switched, judge_runs(switched, store, "linux")) == {
         "schema": "torchenv.switch/1",
         "from": 2,
         "to": 1,

@@ -190,7 +190,7 @@ def test_a_rollback_warns_and_copies_along(terminal: Terminal) -> None:
     assert ended.code == 0
     assert "step-200 cannot be read by environment 1" in ended.err
     assert "it needs torch 2.15" in ended.err
-    copy = terminal.cwd / "runs" / "a" / "step-200-for-2.14"
+    copy = terminal.cwd / "runs" / "a-for-2.14" / "step-200"
     original = terminal.cwd / "runs" / "a" / "step-200"
     assert f"copied {original} to {copy}, which torch 2.14 reads\n" in ended.err
     assert "checkpoints downgrade" not in ended.err
@@ -200,11 +200,11 @@ def test_a_rollback_warns_and_copies_along(terminal: Terminal) -> None:
     again = terminal.type("use", "2")
     assert again.code == 0
     back = terminal.type("rollback", "--json")
-    assert back.err.endswith("; its copy step-200-for-2.14 can\n")
+    assert back.err.endswith("; its copy runs/a-for-2.14/step-200 can\n")
     assert back.json["checkpoints"] == [
         {
             "run": "runs/a",
-            "newest_readable": "runs/a/step-200-for-2.14",
+            "newest_readable": "runs/a-for-2.14/step-200",
             "steps_behind": 0,
             "unreadable": ["runs/a/step-200"],
             "downgradable": ["runs/a/step-200"],
@@ -247,12 +247,14 @@ def test_a_downgrade_says_what_it_made_or_why_it_made_nothing(terminal: Terminal
     made = terminal.type("checkpoints", "downgrade", "runs/a/step-200", "--for", "2.14", "--json")
     assert made.code == 0
     (copy,) = made.json["copies"]
-    assert (Path(copy["copy"]).name, copy["made"], copy["files"]) == ("step-200-for-2.14", True, 1)
+    assert (Path(copy["copy"]).name, copy["made"], copy["files"]) == ("step-200", True, 1)
     again = terminal.type("checkpoints", "downgrade", "runs", "--for", "2.14", "--newest")
     assert (again.code, again.out) == (
         0,
         f"{terminal.cwd}/runs/a/step-200: nothing to do, already copied\n",
     )
+    named = terminal.type("checkpoints", "downgrade", "runs/a/step-200", "--for", "2.14", "--as", "step-150")
+    assert f"{terminal.cwd}/runs/a-for-2.14/step-150: copied from" in named.out
     refused = terminal.type("checkpoints", "downgrade", "runs/a/step-200", "--for", "2.3")
     assert refused.code == 3
     assert "torch 2.3 would not read a copy" in refused.err
@@ -333,8 +335,8 @@ def test_torchrun_of_another_installation_is_not_taken(terminal: Terminal) -> No
     [
         (["scan", "none"], 2, "none is not there"),
         (["keep", "none"], 2, "none is not there"),
-        (["downgrade", "none", "--for", "2.14"], 2, "none is not there"),
-        (["downgrade", "runs/a/step-200", "--for", "old"], 2, "'old' is not a version of torch"),
+        (["downgrade", "none", "--for", "2.14"], 2, "none` does not exist"),
+        (["downgrade", "runs/a/step-200", "--for", "old"], 2, "`old` is not a version of torch"),
         (["downgrade", "runs/a/step-200"], 2, "--for"),
         (["show"], 5, "there is no index of checkpoints"),
         (["scam"], 2, "invalid choice: 'scam'"),

@@ -91,7 +91,11 @@ def test_a_copy_is_made_within_the_store(bucket: str) -> None:
     source = put(CASES / "dcp-2.15.0", f"{bucket}/runs/a/step-200")
     before = hash_files(place(source), lambda *_: None)
     made = copied(source)
-    assert (made.copy, made.made, made.carried) == (f"{source}-for-2.14", True, frozenset({Transfer.COPIED}))
+    assert (made.copy, made.made, made.carried) == (
+        source.replace("runs/a/", "runs/a-for-2.14/"),
+        True,
+        frozenset({Transfer.COPIED}),
+    )
     assert names(made.copy) == [".metadata", "__0_0.distcp"]
     assert copied(source).why == "already copied"
     assert hash_files(place(source), lambda *_: None) == before
@@ -109,7 +113,7 @@ def test_a_copy_is_made_to_and_from_a_store(bucket: str, tmp_path: Path) -> None
 
 def test_what_a_stopped_copy_left_in_a_store_is_finished(bucket: str) -> None:
     source = put(CASES / "dcp-2.15.0", f"{bucket}/runs/a/step-200")
-    store, path = fsspec.core.url_to_fs(f"{source}-for-2.14")
+    store, path = fsspec.core.url_to_fs(source.replace("runs/a/", "runs/a-for-2.14/"))
     # Its shards came first: without .metadata nobody takes it for a checkpoint.
     store.pipe_file(f"{path}/__0_0.distcp", b"half")
     assert copied(source).made
@@ -123,7 +127,7 @@ def test_a_copy_that_was_stopped_is_no_checkpoint(bucket: str) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         downgrade(source, OLD, progress=stop)
-    assert not place(f"{source}-for-2.14").exists()
+    assert not place(source.replace("runs/a/", "runs/a-for-2.14/")).exists()
 
 
 def test_a_root_that_is_not_in_the_store_is_named(bucket: str) -> None:

@@ -1,4 +1,4 @@
-"""Make copies of distributed checkpoints that an older torch reads; the originals are never changed."""
+"""Make copies of whole saves that an older torch reads; the originals are never changed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
+from torchenv.actions.pointers import point_to_copy
 from torchenv.checkpoints.downgrade import Downgraded
 from torchenv.checkpoints.formats.dcp import GLOBAL, RANK_LOCAL
 from torchenv.checkpoints.formats.inert import Damaged
 from torchenv.checkpoints.readability import rules
 from torchenv.checkpoints.scan import scan
-from torchenv.checkpoints.scan.index import ScanIndex
-from torchenv.checkpoints.scan.runs import Save, needs_plain_path, reader_after, runs_of
+from torchenv.checkpoints.scan.runs import needs_plain_path, reader_after, runs_of
+from torchenv.checkpoints.steps import is_copy, is_save
 from torchenv.checkpoints.values import Checkpoint, CheckpointNote, Reader
 from torchenv.errors import InputError, NothingSuits, ToolFailed
 from torchenv.storage import Draft, Place, Progress, Transfer, is_remote, place
@@ -42,7 +43,7 @@ class DowngradeTarget:
         try:
             torch = Version(text)
         except InvalidVersion:
-            raise InputError(f"{text!r} is not a version of torch", hint="write --for 2.14") from None
+            raise InputError(f"`{text}` is not a version of torch", hint="write --for 2.14") from None
         pythons = [
             each.python.version
             for each in manifest.environments
@@ -79,33 +80,49 @@ class Copied:
 
 
 def downgrade(
-    source: str, target: DowngradeTarget, *, to: str | None = None, link: bool = False, progress: Progress
+    source: str,
+    target: DowngradeTarget,
+    *,
+    to: str | None = None,
+    name: str | None = None,
+    link: bool = False,
+    progress: Progress,
 ) -> Copied:
-    """Make a copy of one checkpoint, under `to` or beside it; one that is there already is left as it is.
+    """Make a copy of one whole save, every part of it; one that is there already is left as it is.
 
-    Raises `InputError` where there is no distributed checkpoint or the name is taken, `NothingSuits` where
-    a copy could not be read either; then nothing is made.
+    The copy goes `to` a place, else by the save's own `name` into a directory beside that of its run, where
+    the finder of its framework takes it and its retention deletes nothing because of it.
+    Raises `InputError` where there is no checkpoint or the name is taken, `NothingSuits` where a part could
+    not be read either; then nothing is made.
     """
     there = place(source)
-    aim = to or f"{source}-for-{target.torch}"
+    aim = to or find_aim(source, target, name)
     if _is_within(aim, source):
-        raise InputError(f"a copy cannot be inside its original, {source}", hint="name another place")
-    checkpoint = _inspect_checkpoint(there)
-    if target.is_read(checkpoint.reader) and checkpoint.state == "complete":
+        raise InputError(f"a copy cannot be inside its original, `{source}`", hint="name another place")
+    parts = _find_parts(there)
+    unread = [part for part in parts if _is_unread(part, target)]
+    if not unread and all(part.state == "complete" for part in parts):
         why = f"torch {target.torch} reads it as it is"
+        if not all(target.is_read(part.reader) for part in parts):
+            why = f"nothing in its form keeps torch {target.torch} from reading it"
         return Copied(source=source, copy=source, made=False, why=why)
-    _refuse(checkpoint, target)
-    rewritten = _rewritten(there, source, target)
+    for part in parts:
+        _refuse(part, target, is_unread=part in unread)
+    rewritten = {
+        name: data for part in unread for name, data in _rewrite(there, source, part.path, target).items()
+    }
     sizes = there.files()
     goal = place(aim)
     if goal.exists() and _is_whole(goal, sizes, rewritten):
         return Copied(source=source, copy=aim, made=False, why="already copied")
-    if goal.exists() and not (is_remote(aim) and GLOBAL not in goal.files()):
+    if goal.exists() and not (is_remote(aim) and not rewritten.keys() & goal.files().keys()):
         hint = "name another place for the copy: `torchenv checkpoints downgrade SRC DST`"
         raise InputError(
             f"`{aim}` already exists and is no copy of `{source}` for torch {target.torch}", hint=hint
         )
     carried = _write_copy(there, goal, sizes, rewritten, link=link, progress=progress)
+    if to is None:
+        point_to_copy(source, aim)
     return Copied(
         source=source,
         copy=aim,
@@ -114,6 +131,13 @@ def downgrade(
         files=len(sizes) - len(rewritten),
         carried=carried,
     )
+
+
+def find_aim(source: str, target: DowngradeTarget, name: str | None) -> str:
+    """Name the copy of a save: by its own name, or another, in a directory for the copies of its run."""
+    between = "/" if is_remote(source) else os.sep
+    run, _, own = source.rstrip(between).rpartition(between)
+    return f"{run}-for-{target.torch}{between}{name or own}"
 
 
 def _is_within(aim: str, source: str) -> bool:
@@ -135,68 +159,75 @@ def downgrade_runs(
     """Make copies of every complete save below `root`, or of the newest of each run; the same way.
 
     Gives the copies, and a sentence on each save of which none can be made. `to` is a directory in which the
-    copies go by the names of their originals.
+    copies go by the paths of their originals.
     """
     index = scan([place(root)], None, say)
     copies: list[Copied] = []
     refused: list[str] = []
     for run in runs_of(index, str):
-        complete = [save for save in run.saves if save.complete]
+        complete = [save for save in run.saves if save.complete and not is_copy(save.name)]
         if not complete:
             refused.append(f"{run.path}: none of its saves is complete")
         for save in complete[-1:] if newest else complete:
-            for path in _find_distributed_parts(save, index, target):
-                aim = _aim(save, path, root, to, target)
-                try:
-                    copied = downgrade(path, target, to=aim, link=link, progress=progress)
-                except (NothingSuits, InputError) as error:
-                    refused.append(f"{path}: {error.message}")
-                    continue
-                copies.append(copied)
-                if copied.made:
-                    say(f"copied {path} to {copied.copy}, which torch {target.torch} reads")
+            if all(target.is_read(index.readers[part.found.reader]) for part in save.parts):
+                continue
+            aim = f"{to.rstrip('/')}/{_name_below(save.path, root)}" if to else None
+            try:
+                copied = downgrade(save.path, target, to=aim, link=link, progress=progress)
+            except (NothingSuits, InputError) as error:
+                refused.append(f"{save.path}: {error.message}")
+                continue
+            copies.append(copied)
+            if copied.made:
+                say(f"copied {save.path} to {copied.copy}, which torch {target.torch} reads")
     return tuple(copies), tuple(refused)
 
 
-def _find_distributed_parts(save: Save, index: ScanIndex, target: DowngradeTarget) -> list[str]:
-    """Name the parts of a save that the target cannot read and that may be downgraded, or why not told."""
-    unread = [part for part in save.parts if not target.is_read(index.readers[part.found.reader])]
-    return [part.path for part in unread if part.found.format == "dcp"]
+def _name_below(path: str, root: str) -> str:
+    return path.removeprefix(root).lstrip("/\\") or Path(root).name
 
 
-def _aim(save: Save, path: str, root: str, to: str | None, target: DowngradeTarget) -> str:
-    """Name the copy of a part: what a save holds stays together."""
-    if to is None:
-        return f"{save.path}-for-{target.torch}{path.removeprefix(save.path)}"
-    name = path.removeprefix(root).lstrip("/\\") or Path(root).name
-    return f"{to.rstrip('/')}/{name}"
-
-
-def _inspect_checkpoint(there: Place) -> Checkpoint:
+def _find_parts(there: Place) -> tuple[Checkpoint, ...]:
+    """Return all checkpoints of the save that is at a place; raises `InputError` where it is none."""
     if not there.exists():
-        raise InputError(f"{there.address} is not there")
+        raise InputError(f"`{there.address}` does not exist")
     index = scan([there], None, lambda _: None)
-    found = [each for _, address, _, each in index if address == there.address]
-    if not found:
+    between = "/" if is_remote(there.address) else os.sep
+    inside = f"{there.address}{between}"
+    saves = {save.path for run in runs_of(index, str) for save in run.saves if save.path.startswith(inside)}
+    of_runs = [path for path in saves if is_save(path.rpartition(between)[2])]
+    found = list(index)
+    if not found or (len(of_runs) > 1 and not is_save(there.address.rpartition(between)[2])):
         hint = "for the saves of a run, say --newest or --all"
-        raise InputError(f"{there.address} is no checkpoint", hint=hint)
-    return index.checkpoint(there.address, found[0])
+        raise InputError(f"`{there.address}` is no checkpoint", hint=hint)
+    return tuple(
+        index.checkpoint(f"{address}{between}{one.name}" if one.name else address, one)
+        for _, address, _, one in found
+    )
 
 
-def _refuse(checkpoint: Checkpoint, target: DowngradeTarget) -> None:
-    if checkpoint.state != "complete":
-        said = "; ".join(note.message for note in checkpoint.problems)
-        raise NothingSuits(f"{checkpoint.path} is {checkpoint.state}: {said}")
-    reader = checkpoint.reader
-    reasons = "; ".join(note.message for note in reader.because)
-    if checkpoint.format != "dcp":
+def _is_unread(part: Checkpoint, target: DowngradeTarget) -> bool:
+    reads = part.reader.reads(target.torch, target.python, target.system)
+    # What holds classes of the user's own is theirs to say; of metadata it must be known.
+    return reads is False or (reads is None and part.format == "dcp")
+
+
+def _refuse(part: Checkpoint, target: DowngradeTarget, *, is_unread: bool) -> None:
+    if part.state != "complete":
+        said = "; ".join(note.message for note in part.problems)
+        raise NothingSuits(f"{part.path} is {part.state}: {said}")
+    if not is_unread:
+        return
+    reader = part.reader
+    if part.format != "dcp":
+        reasons = "; ".join(note.message for note in reader.because if not target.is_read(_alone(note)))
         raise NothingSuits(
-            f"{checkpoint.path} is no distributed checkpoint, and only these can be downgraded: {reasons}"
+            f"{part.path} is no distributed checkpoint, and only these can be downgraded: {reasons}"
         )
     after = reader_after(reader, target.plain_path)
     if not target.is_read(after):
         reasons = "; ".join(note.message for note in after.because if not target.is_read(_alone(note)))
-        said = f"torch {target.torch} would not read a copy of {checkpoint.path} either"
+        said = f"torch {target.torch} would not read a copy of {part.path} either"
         raise NothingSuits(f"{said}: {reasons}")
 
 
@@ -204,17 +235,20 @@ def _alone(note: CheckpointNote) -> Reader:
     return rules().reader([note.code])
 
 
-def _rewritten(there: Place, source: str, target: DowngradeTarget) -> dict[str, Downgraded]:
+def _rewrite(there: Place, source: str, part: str, target: DowngradeTarget) -> dict[str, Downgraded]:
+    """Return the metadata of a part as the target reads them, by their names in the save."""
     from torchenv.checkpoints.downgrade import downgrade as rewrite
 
-    tree = there.tree(there.address)
+    tree = there.tree(part)
+    below = part.removeprefix(source).lstrip("/\\").replace("\\", "/")
     rewritten = {}
     for name in tree.sizes():
         if name == GLOBAL or RANK_LOCAL.fullmatch(name):
             try:
-                rewritten[name] = rewrite(tree.read(name), target.torch, portable_path=target.plain_path)
+                data = rewrite(tree.read(name), target.torch, portable_path=target.plain_path)
             except Damaged as damaged:
-                raise NothingSuits(f"{source}/{name}: {damaged.message}") from None
+                raise NothingSuits(f"{part}/{name}: {damaged.message}") from None
+            rewritten[f"{below}/{name}" if below else name] = data
     return rewritten
 
 

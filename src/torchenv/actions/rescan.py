@@ -6,13 +6,14 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 
 from torchenv.actions.checkpoints import Paths, Scanned, judge_index, read_index, record_index
 from torchenv.checkpoints.scan import scan
 from torchenv.checkpoints.scan.index import ScanIndex
 from torchenv.checkpoints.scan.runs import run_line
-from torchenv.checkpoints.steps import is_save
+from torchenv.checkpoints.steps import is_save, original_of
 from torchenv.errors import TorchenvError
 from torchenv.storage import Folder, is_remote
 from torchenv.storage.local import LocalPlace
@@ -56,7 +57,7 @@ def rescan(
         before, manifest, paths = read_index(store), store.read(), Paths.of(store)
         # Without an index the manifest still says where the runs were.
         known = before.roots if before else [paths.address(run.path) for run in manifest.runs]
-        roots = _outermost([*known, *named])
+        roots = _outermost(find_copies([*known, *named]))
         if not roots or not manifest.environments:
             return Rescan(roots=(), runs=manifest.runs)
         index, places, notes = _look(roots, before, clock, limit)
@@ -110,6 +111,21 @@ def find_roots(
     if project is not None:
         found += [str(project / name) for name in CONVENTIONAL if (project / name).is_dir()]
     return tuple(dict.fromkeys(found))
+
+
+def find_copies(roots: Iterable[str]) -> list[str]:
+    """Return roots with the directories beside them that hold downgraded copies: runs/a, runs/a-for-2.14."""
+    found: list[str] = []
+    for root in roots:
+        found.append(root)
+        if not is_remote(root):
+            path = Path(root)
+            found += sorted(
+                str(beside)
+                for beside in path.parent.glob(f"{escape(path.name)}-for-*")
+                if original_of(beside.name) == path.name and beside.is_dir()
+            )
+    return list(dict.fromkeys(found))
 
 
 class _TimedPlace(LocalPlace):

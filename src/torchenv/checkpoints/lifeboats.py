@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from posixpath import normpath
 from typing import TYPE_CHECKING
 
 from torchenv.checkpoints.steps import behind, is_copy
@@ -43,7 +44,8 @@ def describe_run(run: Run, environment: Environment, *, advice: bool = True) -> 
     if number in run.unjudged_for:
         yield f"{path}: {describe_unjudged(environment)}"
     elif newest is not None and readable is not None and readable != newest and back == 0:
-        as_good = f"its copy {make_printable(readable)}" if is_copy(readable) else make_printable(readable)
+        where = normpath(f"{run.path}/{readable}") if readable.startswith("../") else readable
+        as_good = f"its copy {make_printable(where)}" if is_copy(readable) else make_printable(readable)
         yield f"{path}: {make_printable(newest)} cannot be read by environment {environment}; {as_good} can"
     elif newest is not None and readable != newest:
         needs = f" (it needs torch {run.needs})" if run.needs else ""

@@ -14,8 +14,9 @@ _SAID = re.compile(
 _BARE = re.compile(r"(\d+)(\.[a-z]\w*)?")
 # model_1000.pt
 _LAST = re.compile(r".*[-_](\d+)(\.[a-z]\w*)?")
-# step-100-for-2.14: a downgraded copy is of the step of its original
+# step-100-for-2.14, ../a-for-2.14/step-100: a downgraded copy is of the step of its original
 _COPY = re.compile(r"-for-\d[\d.]*$")
+_IN_COPIES = re.compile(r"\.\./.*-for-\d[\d.]*/.*")
 
 
 class SavePosition(NamedTuple):
@@ -36,9 +37,9 @@ def standing(parts: Sequence[str], first: int = 0) -> SavePosition:
         if (step := parse_step_words(parts[part])) is not None:
             return SavePosition(part, step)
     for part in range(last, first - 1, -1):
-        if match := _BARE.fullmatch(_original(parts[part])):
+        if match := _BARE.fullmatch(original_of(parts[part])):
             return SavePosition(part, int(match[1]))
-    match = _LAST.fullmatch(_original(parts[last]))
+    match = _LAST.fullmatch(original_of(parts[last]))
     return SavePosition(last, int(match[1]) if match else None)
 
 
@@ -49,12 +50,12 @@ def step_of(name: str) -> int | None:
 
 def is_copy(name: str) -> bool:
     """Whether a save is by its name a downgraded copy of another."""
-    return _COPY.search(name) is not None
+    return bool(_COPY.search(name) or _IN_COPIES.fullmatch(name))
 
 
 def is_save(name: str) -> bool:
     """Whether a name is by itself that of a save: it says a step in words, or is only its number."""
-    return parse_step_words(name) is not None or _original(name).isdecimal()
+    return parse_step_words(name) is not None or original_of(name).isdecimal()
 
 
 def behind(newest: str | None, readable: str | None) -> int | None:
@@ -65,7 +66,8 @@ def behind(newest: str | None, readable: str | None) -> int | None:
     return None if ahead is None or back is None else ahead - back
 
 
-def _original(name: str) -> str:
+def original_of(name: str) -> str:
+    """Return the name of what a copy was made of; that of anything else as it is."""
     return _COPY.sub("", name)
 
 

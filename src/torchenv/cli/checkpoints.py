@@ -41,10 +41,11 @@ def options(parser: ArgumentParser) -> None:
     down.add_argument(
         "source", metavar="SRC", help="a checkpoint; with --newest or --all, where the runs are"
     )
-    down.add_argument("to", nargs="?", metavar="DST", help="the copy, else SRC-for-VERSION")
+    down.add_argument("to", nargs="?", metavar="DST", help="the copy, else RUN-for-VERSION/SAVE")
     down.add_argument(
         "--for", dest="target", required=True, metavar="VERSION", help="who is to read it: 2.14"
     )
+    down.add_argument("--as", dest="name", metavar="NAME", help="Name the copy so that a framework finds it")
     which = down.add_mutually_exclusive_group()
     which.add_argument("--newest", action="store_true", help="of the newest save of every run below SRC")
     which.add_argument("--all", action="store_true", help="of every save below SRC")
@@ -168,6 +169,8 @@ def _downgrade(arguments: Namespace, context: Context) -> int:
     to = address_of(arguments.to, context.cwd) if arguments.to else None
     if to == source:
         raise InputError("the copy cannot be where the original is", hint="name another place")
+    if arguments.name and (to or arguments.newest or arguments.all or "/" in arguments.name):
+        raise InputError("`--as` names the copy of one save", hint="leave out DST, --newest and --all")
     progress = context.progress("copying")
     refused: tuple[str, ...] = ()
     if arguments.newest or arguments.all:
@@ -181,7 +184,8 @@ def _downgrade(arguments: Namespace, context: Context) -> int:
             say=context.say,
         )
     else:
-        copies = (downgrade(source, target, to=to, link=arguments.link, progress=progress),)
+        copied = downgrade(source, target, to=to, name=arguments.name, link=arguments.link, progress=progress)
+        copies = (copied,)
     if arguments.json:
         context.print_json(encode_copied(copies, refused))
     else:

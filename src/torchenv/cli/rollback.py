@@ -59,16 +59,16 @@ def show_switch(switched: Switched, context: Context, copied: Mapping[str, Any] 
 
     if context.arguments.json:
         # Only the document names every checkpoint, which takes the whole index.
-        from torchenv.actions.left_behind import find_unreadable_runs
+        from torchenv.actions.run_readability import judge_runs
 
-        document = encode_switch(switched, find_unreadable_runs(switched, context.store, context.system))
+        document = encode_switch(switched, judge_runs(switched, context.store, context.system))
         context.print_json({**document, **(copied or {})})
     else:
         context.out(describe_switch(switched, program=context.program))
 
 
 def _with_checkpoints(switched: Switched, context: Context) -> int:
-    from torchenv.actions.left_behind import copy_newest_saves
+    from torchenv.actions.run_readability import copy_newest_saves
     from torchenv.errors import NothingSuits
     from torchenv.render.checkpoints import describe_copied, encode_copied
 

@@ -10,12 +10,12 @@ from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Switch, as_json
 
 if TYPE_CHECKING:
-    from torchenv.actions.left_behind import Left
+    from torchenv.actions.run_readability import RunReadability
 
 SCHEMA = "torchenv.switch/1"
 
 
-def encode_switch(switched: Switched, left: Sequence[Left] = ()) -> dict[str, Any]:
+def encode_switch(switched: Switched, left: Sequence[RunReadability] = ()) -> dict[str, Any]:
     """Return the `torchenv.switch/1` document; `left` is what becomes of each training run."""
     return {
         "schema": SCHEMA,

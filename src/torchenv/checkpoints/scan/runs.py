@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from torchenv.checkpoints.scan.index import Found, ScanIndex, ScannedFolder
-from torchenv.checkpoints.steps import is_copy, parse_step_words, standing
+from torchenv.checkpoints.steps import is_copy, original_of, parse_step_words, standing
 from torchenv.checkpoints.values import Checkpoint, Reader
 from torchenv.storage import is_remote
 from torchenv.workspace.records import Environment, Run
@@ -151,10 +151,23 @@ def runs_of(index: ScanIndex, shown: Callable[[str], str]) -> list[Saves]:
                 if save is None:
                     save = saves[name] = Save(shown(path), name, step)
                 save.parts.append(Part(shown(at), each, found))
+    _join_copies(runs)
     grouped = [
         Saves(shown(run), sorted(saves.values(), key=lambda save: save.order)) for run, saves in runs.items()
     ]
     return sorted(grouped, key=lambda run: run.path)
+
+
+def _join_copies(runs: dict[str, dict[str, Save]]) -> None:
+    """Make the saves of runs/a-for-2.14, which are copies, saves of runs/a: one run, one line of saves."""
+    for address in list(runs):
+        between = "/" if is_remote(address) else os.sep
+        above, _, name = address.rpartition(between)
+        original = f"{above}{between}{original_of(name)}"
+        if original != address and original in runs:
+            for save in runs.pop(address).values():
+                save.name = f"../{name}/{save.name}"
+                runs[original][save.name] = save
 
 
 def needs_plain_path(python: str | None) -> bool:

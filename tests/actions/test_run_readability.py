@@ -9,7 +9,7 @@ from tests.support.checkpoints import contents, save, settle
 from tests.support.workspace import Workspace
 
 from torchenv.actions.checkpoints import scan_and_record
-from torchenv.actions.left_behind import Left, copy_newest_saves, find_unreadable_runs
+from torchenv.actions.run_readability import RunReadability, copy_newest_saves, judge_runs
 from torchenv.actions.switch import Switched, rollback, use
 from torchenv.storage import place
 from torchenv.workspace.records import Run
@@ -78,19 +78,19 @@ def test_a_rollback_warns_before_it_switches(workspace: Workspace) -> None:
 def test_every_checkpoint_that_is_left_behind_is_named_to_programs(workspace: Workspace) -> None:
     saved_on_both(workspace)
     switched, _ = back(workspace)
-    left = Left(
+    left = RunReadability(
         run="runs/a",
         newest_readable="runs/a/step-100",
         steps_behind=200,
         unreadable=("runs/a/step-200", "runs/a/step-300"),
         downgradable=("runs/a/step-200", "runs/a/step-300"),
     )
-    assert find_unreadable_runs(switched, workspace.store, "linux") == (left,)
+    assert judge_runs(switched, workspace.store, "linux") == (left,)
 
     # Without the index, the manifest knows the newest.
     workspace.store.index_path.unlink()
     newest = ("runs/a/step-300",)
-    assert find_unreadable_runs(switched, workspace.store, "linux") == (
+    assert judge_runs(switched, workspace.store, "linux") == (
         replace(left, unreadable=newest, downgradable=newest),
     )
 
@@ -112,10 +112,10 @@ def test_the_newest_of_every_run_is_copied_along(workspace: Workspace) -> None:
         )
         return [Path(each.copy).relative_to(workspace.directory).as_posix() for each in copies], refused
 
-    assert along() == (["runs/a/step-300-for-2.14", "runs/b/step-7-for-2.14"], ())
+    assert along() == (["runs/a-for-2.14/step-300", "runs/b-for-2.14/step-7"], ())
     assert [each.newest_readable[1] for each in workspace.store.read().runs] == [
-        "step-300-for-2.14",
-        "step-7-for-2.14",
+        "../a-for-2.14/step-300",
+        "../b-for-2.14/step-7",
     ]
     assert along() == ([], ())
     assert {name: each for name, each in contents(runs).items() if "-for-" not in name} == before

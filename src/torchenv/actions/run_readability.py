@@ -1,4 +1,4 @@
-"""What a switch does to training runs: which saves are read there, and copies of those that are not."""
+"""Which saves of training runs an environment reads, and copies of those that it does not."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from torchenv.actions.checkpoints import Paths, read_index, scan_and_record
-from torchenv.actions.downgrade import Copied, DowngradeTarget, downgrade_runs
+from torchenv.actions.downgrade import Copied, DowngradeTarget, downgrade
+from torchenv.actions.rescan import find_copies
 from torchenv.actions.switch import Switched
-from torchenv.checkpoints.lifeboats import describe_unjudged
 from torchenv.checkpoints.scan.runs import Judge, Saves, runs_of
 from torchenv.checkpoints.steps import behind
 from torchenv.errors import TorchenvError
@@ -19,7 +19,7 @@ from torchenv.workspace.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class RunReadability:
     """A training run as an environment sees it; everything is named by its path."""
 
     run: str
@@ -29,15 +29,15 @@ class Left:
     downgradable: tuple[str, ...]
 
 
-def find_unreadable_runs(switched: Switched, store: Store, system: str) -> tuple[Left, ...]:
+def judge_runs(switched: Switched, store: Store, system: str) -> tuple[RunReadability, ...]:
     """Describe every run, from the index where there is one, else from the manifest's line of it."""
     if not switched.runs:
         return ()
     with no_garbage_collection():
-        return _find_unreadable_runs(switched, store, system)
+        return _judge_runs(switched, store, system)
 
 
-def _find_unreadable_runs(switched: Switched, store: Store, system: str) -> tuple[Left, ...]:
+def _judge_runs(switched: Switched, store: Store, system: str) -> tuple[RunReadability, ...]:
     index = read_index(store)
     if index is None:
         return tuple(_by_line(run, switched.now) for run in switched.runs)
@@ -67,37 +67,28 @@ def copy_newest_saves(
         readable = run.newest_readable.get(now.number)
         if run.newest is None or readable == run.newest or behind(run.newest, readable) == 0:
             continue
-        if now.number in run.unjudged_for:
-            refused.append(f"{run.path}: {describe_unjudged(now)}")
-            continue
-        address = paths.address(f"{run.path}/{run.newest}")
-        if now.number not in run.downgrades_for:
-            refused.append(
-                f"{run.path}/{run.newest}: it needs more of torch than the strides of its metadata"
-            )
-            continue
+        shown = f"{run.path}/{run.newest}"
         try:
-            made, why = downgrade_runs(
-                address, target, newest=False, to=None, link=False, progress=progress, say=say
-            )
+            copied = downgrade(paths.address(shown), target, progress=progress)
         except (OSError, TorchenvError) as error:
-            refused.append(f"{run.path}/{run.newest}: {error}")
+            refused.append(f"{shown}: {error}")
             continue
-        copies += made
-        refused += why
+        if copied.made:
+            say(f"copied {copied.source} to {copied.copy}, which torch {line} reads")
+        copies.append(copied)
     index = read_index(store)
-    if index is not None and any(each.made for each in copies):
-        roots = [place(each) for each in index.roots]
-        scan_and_record(roots, store, whole=True, system=system, say=say)
+    if index is not None and any(copied.made for copied in copies):
+        roots = find_copies([*index.roots])
+        scan_and_record([place(root) for root in roots], store, whole=True, system=system, say=say)
     return tuple(copies), tuple(refused)
 
 
-def _by_saves(run: Saves, line: Run, judge: Judge, environment: Environment) -> Left:
+def _by_saves(run: Saves, line: Run, judge: Judge, environment: Environment) -> RunReadability:
     complete = [save for save in run.saves if save.complete]
     readable = [save for save in complete if judge.of_save(save, environment) == "readable"]
     unreadable = [save for save in complete if judge.of_save(save, environment) == "unreadable"]
     newest = readable[-1] if readable else None
-    return Left(
+    return RunReadability(
         run=run.path,
         newest_readable=newest.path if newest else None,
         steps_behind=behind(line.newest, newest.name) if newest else None,
@@ -106,11 +97,11 @@ def _by_saves(run: Saves, line: Run, judge: Judge, environment: Environment) -> 
     )
 
 
-def _by_line(run: Run, environment: Environment) -> Left:
+def _by_line(run: Run, environment: Environment) -> RunReadability:
     readable = run.newest_readable.get(environment.number)
     judged = environment.number not in run.unjudged_for
     unread = (f"{run.path}/{run.newest}",) if judged and run.newest and run.newest != readable else ()
-    return Left(
+    return RunReadability(
         run=run.path,
         newest_readable=f"{run.path}/{readable}" if readable else None,
         steps_behind=behind(run.newest, readable),

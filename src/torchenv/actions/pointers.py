@@ -1,0 +1,55 @@
+"""The small files by which a framework finds the newest save of a run, written for a directory of copies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torchenv.checkpoints.steps import step_of
+from torchenv.errors import WorkspaceError
+from torchenv.storage import is_remote
+from torchenv.system.disk import Disk
+
+# The file, and who reads it: DeepSpeed `global_step100`, Megatron-LM `100` or `release`, detectron2
+# `model_0000100.pth`, TensorFlow-like loops and Megatron's dist-ckpt `100`.
+POINTERS = ("latest", "latest_checkpointed_iteration.txt", "last_checkpoint", "latest_checkpoint.txt")
+
+_LONGEST = 4096  # bytes; one with more is none
+
+
+def point_to_copy(source: str, aim: str) -> None:
+    """Write beside a copy each pointer file that is beside its original, in the same form.
+
+    One that points to something else than a save is not taken for a pointer. Only on this machine.
+    """
+    if is_remote(source) or is_remote(aim):
+        return
+    for name in POINTERS:
+        content = _read(Path(source).parent / name)
+        if content is None:
+            continue
+        copy = Path(aim)
+        step = step_of(copy.name)
+        if content.strip().isdecimal() and step is not None:
+            text = f"{step}{_end(content)}"
+        elif (Path(source).parent / content.strip()).exists():
+            text = f"{copy.name}{_end(content)}"
+        else:
+            continue
+        try:
+            Disk().put(copy.parent / name, text)
+        except WorkspaceError as error:
+            raise OSError(error.message) from error
+
+
+def _read(path: Path) -> str | None:
+    try:
+        if path.stat().st_size > _LONGEST or path.is_symlink() or not path.is_file():
+            return None
+        return path.read_text(encoding="utf-8") or None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _end(content: str) -> str:
+    # DeepSpeed and Megatron write none, and compare what they read.
+    return "\n" if content.endswith("\n") else ""
