@@ -126,8 +126,11 @@ def test_a_mac_that_runs_the_tests_is_found(found: Found) -> None:
     assert found("mps-floor", ".github/workflows/test.yml", text) == ["4:14 warning"]
 
 
-def test_a_device_by_another_number_is_a_warning_and_none_at_all_is_a_note(found: Found) -> None:
+def test_only_a_device_that_may_be_another_is_a_warning(found: Found) -> None:
     start = "import torch, torch.distributed as dist\n"
     group = "dist.init_process_group('nccl')\n"
     assert found("one-device", "a.py", start + group) == ["2:1 note"]
-    assert found("one-device", "a.py", f"{start}torch.cuda.set_device(gpu)\n{group}") == ["3:1 warning"]
+    assert found("one-device", "a.py", f"{start}torch.cuda.set_device(gpu)\n{group}") == ["3:1 note"]
+    assert found("one-device", "a.py", f"{start}torch.cuda.set_device(rank % 8)\n{group}") == ["3:1 note"]
+    assert found("one-device", "a.py", f"{start}torch.cuda.set_device(0)\n{group}") == ["3:1 warning"]
+    assert found("one-device", "a.py", f"{start}torch.cuda.set_device(rank // 2)\n{group}") == ["3:1 warning"]

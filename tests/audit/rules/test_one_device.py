@@ -13,7 +13,7 @@ def test_a_device_by_the_global_rank_is_found(found: Found) -> None:
         dist.init_process_group("nccl", rank=rank)
         torch.cuda.set_device(rank)
     """
-    assert found("one-device", "a.py", text) == ["3:1 warning"]
+    assert found("one-device", "a.py", text) == ["3:1 note"]
 
 
 def test_a_group_that_says_its_device_is_right(found: Found) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from torchenv.audit.backends import nccl_calls
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torchenv.audit.breakages import Breakages
+    from torchenv.audit.scopes import Scope
 
 _SET_DEVICE = (
     "torch.cuda.set_device",
@@ -29,6 +31,7 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
         return
     chosen = [(call.args[0], scope) for call, scope in module.calls(*_SET_DEVICE) if call.args]
     matches = all(module.says(device, scope, "LOCAL_RANK", "local_rank") for device, scope in chosen)
+    mismatch = any(_is_fixed(module, device, scope) for device, scope in chosen)
     if matches and (chosen or _names_local_rank(module)):
         return
     for call, function in nccl_calls(module):
@@ -39,9 +42,24 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
             f"without device_id torch {breakages.version} binds the group to LOCAL_RANK, else the"
             " global rank, modulo the devices; it does not look at torch.cuda.set_device",
             'pass device_id=torch.device("cuda", local_rank)',
-            # Only where the code chooses its device by something else is another one bound.
-            Severity.NOTE if matches else Severity.WARNING,
+            # A device made of a rank is the one that is bound; only a fixed or computed one may be another.
+            Severity.WARNING if mismatch else Severity.NOTE,
         )
+
+
+def _is_fixed(module: Module, device: ast.expr, scope: Scope) -> bool:
+    """Return whether a device is a number of its own, or computed otherwise than by `rank % count`."""
+    for origin in module.origins(device, scope):
+        match origin:
+            case ast.Constant(value=int()):
+                return True
+            case ast.Constant(value=str(text)) if ":" in text:
+                return True
+            case ast.BinOp(op=op) if not isinstance(op, ast.Mod):
+                return True
+            case _:
+                pass
+    return False
 
 
 def _names_local_rank(module: Module) -> bool:
