@@ -222,16 +222,16 @@ class _Reader:
         older = [
             item for item in self._catalogue.releases if _line(item.version) < _line(release.version)
         ] or [release]
-        removed_gfx = _removed_gfx(release, older[0])
+        removed_gfx = _find_removed_gfx(release, older[0])
         published = Breakages(
             version=Version(str(release.version)),
             before=Version(str(older[0].version)),
             family=self._catalogue.family,
             pythons=_ordinary(release),
-            dropped_pythons=_dropped(release, older),
+            dropped_pythons=_find_dropped(release, older),
             backends=frozenset(backend.tag for backend in release.backends),
             default_backend=release.package_index.get("linux-x86_64") or release.defaults["nvidia"],
-            left={**self._left_before, **_left(release, older)},
+            left={**self._left_before, **_find_left(release, older)},
             mps_macos=release.macos.mps.major,
             removed_gfx=removed_gfx,
             removed_gfx_backend=_backend_with(older[0], removed_gfx.values()),
@@ -248,14 +248,14 @@ def _ordinary(release: Release) -> tuple[str, ...]:
     return tuple(python for python in release.pythons if not python.endswith("t"))
 
 
-def _dropped(release: Release, older: list[Release]) -> tuple[str, ...]:
+def _find_dropped(release: Release, older: list[Release]) -> tuple[str, ...]:
     # Whoever names an interpreter that has not been supported for years means the same as with the last one.
     ancient = {f"3.{minor}" for minor in range(7, int(release.pythons[0].partition(".")[2]))}
     dropped = ancient | {python for release in older for python in _ordinary(release)} - set(release.pythons)
     return tuple(sorted(dropped, key=Version))
 
 
-def _left(release: Release, older: list[Release]) -> dict[str, str]:
+def _find_left(release: Release, older: list[Release]) -> dict[str, str]:
     """Return the last release of each backend that this one is not published for."""
     last: dict[str, str] = {}
     for item in reversed(older):
@@ -267,7 +267,7 @@ def _gfx(release: Release) -> dict[str, frozenset[str]]:
     return {backend.tag: backend.needs.gfx for backend in release.backends if isinstance(backend.needs, Rocm)}
 
 
-def _removed_gfx(release: Release, before: Release) -> dict[str, str]:
+def _find_removed_gfx(release: Release, before: Release) -> dict[str, str]:
     """Return the chips that no build has code for any more, by the value of HSA_OVERRIDE_GFX_VERSION."""
     now = frozenset[str]().union(*_gfx(release).values())
     then = frozenset[str]().union(*_gfx(before).values())
@@ -291,11 +291,11 @@ def _add_changes(published: Breakages, table: Table) -> Breakages:
         before=Version(table.maybe("before", str) or str(published.before)),
         companions=tuple(map(_companion, table.tables("companion"))),
         nccl=_nccl(table.table("nccl")) if "nccl" in table else None,
-        nested=_nested(table.table("nested")) if "nested" in table else None,
+        nested=_parse_nested(table.table("nested")) if "nested" in table else None,
         checkpoint=_checkpoint(table.table("checkpoint")) if "checkpoint" in table else None,
         trainers=tuple(map(_trainer, table.tables("trainer"))),
         trainer_settings=tuple(map(_trainer_setting, table.tables("trainer-setting"))),
-        unbundled=tuple(map(_unbundled, table.tables("unbundled"))),
+        unbundled=tuple(map(_parse_unbundled, table.tables("unbundled"))),
         one_device=table.get("one-device", bool, False),
         loads_once=table.get("loads-once", bool, False),
         removed_names=_instead(table.tables("removed-name")),
@@ -333,7 +333,7 @@ def _nccl(table: Table) -> Nccl:
     )
 
 
-def _nested(table: Table) -> Nested:
+def _parse_nested(table: Table) -> Nested:
     return Nested(table.strings("makers"), table.strings("safe-globals"), table.get("strided-global", str))
 
 
@@ -382,7 +382,7 @@ def _trainer_setting(table: Table) -> TrainerSetting:
     )
 
 
-def _unbundled(table: Table) -> Unbundled:
+def _parse_unbundled(table: Table) -> Unbundled:
     table.only({"library", "package", "shown", "host-calls"})
     return Unbundled(
         table.get("library", str),

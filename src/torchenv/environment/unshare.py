@@ -58,7 +58,7 @@ def isolate(environment: Path) -> Isolated:
     """
     with explain_refusals(environment):
         cloning = can_clone(environment, environment)
-        shared = [found for found in _shared_files(environment) if cloning or _may_be_edited(*found)]
+        shared = [found for found in _find_shared_files(environment) if cloning or _may_be_edited(*found)]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             # One call for many files: handing over each by itself costs more than the copy.
             parts = [shared[start : start + 200] for start in range(0, len(shared), 200)]
@@ -67,7 +67,7 @@ def isolate(environment: Path) -> Isolated:
     return Isolated(len(shared), sum(status.st_size for _, status in shared))
 
 
-def _shared_files(directory: Path) -> Iterator[tuple[str, os.stat_result]]:
+def _find_shared_files(directory: Path) -> Iterator[tuple[str, os.stat_result]]:
     waiting = [str(directory)]
     while waiting:
         with os.scandir(waiting.pop()) as entries:

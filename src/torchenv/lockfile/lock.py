@@ -141,13 +141,13 @@ def _rank(key: str) -> tuple[int, str]:
 
 
 def _move_package(package: Mapping[str, Any], addresses: Mapping[str, str]) -> dict[str, Any]:
-    def moved(file: Mapping[str, Any]) -> dict[str, Any]:
+    def move_file(file: Mapping[str, Any]) -> dict[str, Any]:
         kept = {key: value for key, value in file.items() if key not in ("url", "path")}
         return {"url": addresses[file["hashes"]["sha256"]], **kept}
 
-    files: dict[str, Any] = {key: moved(package[key]) for key in ("sdist", "archive") if key in package}
+    files: dict[str, Any] = {key: move_file(package[key]) for key in ("sdist", "archive") if key in package}
     if "wheels" in package:
-        files["wheels"] = [moved(each) for each in package["wheels"]]
+        files["wheels"] = [move_file(each) for each in package["wheels"]]
     return {**package, **files}
 
 

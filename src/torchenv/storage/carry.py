@@ -27,13 +27,13 @@ def carry(
     progress(done, total)
     transfers = {how for how in shared.values() if how is not None}
 
-    def moved(count: int) -> None:
+    def count_bytes(count: int) -> None:
         nonlocal done
         done += count
         progress(done, total)
 
     for name in rest:
-        transfers.add(draft.copy(source, name, moved))
+        transfers.add(draft.copy(source, name, count_bytes))
     return frozenset(transfers)
 
 

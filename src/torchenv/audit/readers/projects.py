@@ -223,7 +223,7 @@ def _parse_all(texts: Iterable[str], find: _Finder) -> Iterator[NamedRequirement
 
 def _indexes(table: dict[str, Any], find: _Finder) -> Iterator[IndexReference]:
     uv = _at(table, "tool", "uv")
-    by_choice = _chosen_by_extra(uv)
+    by_choice = _find_chosen_by_extra(uv)
     listed = uv.get("index", []) if isinstance(uv, dict) else []
     ordinary = [index for index in _tables(listed) if index.get("name") not in by_choice]
     for addresses, extra in (
@@ -253,7 +253,7 @@ def _indexes(table: dict[str, Any], find: _Finder) -> Iterator[IndexReference]:
             yield from install.indexes if install else ()
 
 
-def _chosen_by_extra(uv: object) -> frozenset[str]:
+def _find_chosen_by_extra(uv: object) -> frozenset[str]:
     """Return the names of uv's indexes that a package is bound to for one extra or group alone.
 
     Whoever asks for that extra has chosen its backend, and beside it stand others for the release.

@@ -43,7 +43,7 @@ def read_yaml(path: str, kind: FileKind, text: str) -> Source:
             scalars.append(scalar)
             settings += _setting(scalar)
             raw, offset = _raw(node, text)
-            found = [*commands(_joined(raw), lines, offset)]
+            found = [*commands(_join_expressions(raw), lines, offset)]
             told += found
             if _is_run(keys):
                 by_job.setdefault(job_of(keys), []).extend(found)
@@ -90,7 +90,7 @@ def _idle_jobs(by_job: dict[tuple[str, ...], list[Command]]) -> frozenset[tuple[
 _MATRIX = re.compile(r"\$\{\{_*matrix\.([\w-]+?)_*\}\}")
 
 
-def _joined(raw: str) -> str:
+def _join_expressions(raw: str) -> str:
     # ${{ matrix.cuda }} is one word; offsets stay.
     return re.sub(r"\$\{\{[^}\n]*\}\}", lambda match: match[0].replace(" ", "_"), raw)
 

@@ -113,19 +113,19 @@ def parse_xml(text: str) -> Log | None:
     except Xml.ParseError:
         return None
 
-    def said(element: Element, path: str) -> str | None:
+    def read_text(element: Element, path: str) -> str | None:
         return _parse_value((element.findtext(path) or "").strip())
 
     return Log(
-        WrittenVersion.read(said(log, "driver_version") or ""),
-        said(log, "cuda_version"),
+        WrittenVersion.read(read_text(log, "driver_version") or ""),
+        read_text(log, "cuda_version"),
         tuple(
             ListedGpu(
-                name=said(gpu, "product_name") or "NVIDIA GPU",
-                uuid=said(gpu, "uuid"),
-                architecture=said(gpu, "product_architecture"),
-                mig=said(gpu, "mig_mode/current_mig") == "Enabled",
-                virtual=said(gpu, "gpu_virtualization_mode/virtualization_mode") == "VGPU",
+                name=read_text(gpu, "product_name") or "NVIDIA GPU",
+                uuid=read_text(gpu, "uuid"),
+                architecture=read_text(gpu, "product_architecture"),
+                mig=read_text(gpu, "mig_mode/current_mig") == "Enabled",
+                virtual=read_text(gpu, "gpu_virtualization_mode/virtualization_mode") == "VGPU",
             )
             for gpu in log.iterfind("gpu")
         ),

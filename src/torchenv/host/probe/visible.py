@@ -36,13 +36,13 @@ def apply(variable: str, value: str | None, devices: Sequence[Named], *, numbere
         return Masked(everything)
     setting = f"{variable}={value}"
 
-    def unresolved(code: str, message: str) -> Masked:
+    def leave_unresolved(code: str, message: str) -> Masked:
         return Masked(everything, Problem(code, variable, f"{message}; all GPUs are considered"))
 
     words = [word.strip() for word in value.split(",")]
     if not numbered and len(devices) > 1 and any(word.isdigit() for word in words):
         hint = "set CUDA_DEVICE_ORDER=PCI_BUS_ID or name GPUs by UUID"
-        return unresolved("mask-by-number", f"{setting} counts the fastest GPU first ({hint})")
+        return leave_unresolved("mask-by-number", f"{setting} counts the fastest GPU first ({hint})")
     chosen: set[int] = set()
     for word in words:
         position = _position(word, devices)
@@ -51,9 +51,9 @@ def apply(variable: str, value: str | None, devices: Sequence[Named], *, numbere
             break
         chosen.add(position)
     if not chosen and re.match(r"(GPU|MIG)-", value):
-        return unresolved("mask-unknown", f"{setting} names no GPU that was found")
+        return leave_unresolved("mask-unknown", f"{setting} names no GPU that was found")
     if not chosen:
-        return unresolved("mask-hides-everything", f"{setting} hides every GPU")
+        return leave_unresolved("mask-hides-everything", f"{setting} hides every GPU")
     visible = tuple(position in chosen for position in range(len(devices)))
     if all(visible):
         return Masked(visible)
