@@ -271,6 +271,26 @@ def test_writing_for_an_older_torch_is_said_once_and_reaches_the_command(termina
     assert terminal.type("run", "-e", "1", "--", "python", "-c", code).out == "None\n"
 
 
+def test_a_gate_ends_with_1_where_the_way_back_is_closed(terminal: Terminal) -> None:
+    gate = terminal.type("checkpoints", "gate", "--readable-by", "2.14", "runs")
+    assert (gate.code, gate.out.startswith("runs/a/step-200: torch 2.14 cannot read it: ")) == (1, True)
+    assert terminal.type("checkpoints", "gate", "--readable-by", "2.15").out == (
+        "torch 2.15 reads the newest complete save of 1 run\n"
+    )
+    document = terminal.type("checkpoints", "gate", "--readable-by", "2.14", "--json").json
+    assert [finding["code"] for finding in document["findings"]] == ["unreadable"]
+
+
+def test_two_checkpoints_are_compared(terminal: Terminal) -> None:
+    save(terminal.cwd / "other", "2.15.0/dcp_multifile")
+    done = terminal.type("checkpoints", "diff", "runs/a/step-200", "other")
+    assert done.code == 0
+    assert "only in other: " in done.out
+    same = terminal.type("checkpoints", "diff", "runs/a/step-100", "runs/a/step-200", "--json").json
+    assert (same["schema"], same["only_from"], same["changed"]) == ("torchenv.checkpoints-diff/1", [], [])
+    assert terminal.type("checkpoints", "diff", "none", "other").code == 2
+
+
 def test_a_save_in_the_new_form_is_found_after_a_run_that_was_to_write_the_old(terminal: Terminal) -> None:
     code = (
         "import shutil; shutil.copytree('runs/a/step-200', 'runs/a/step-300', copy_function=shutil.copyfile)"

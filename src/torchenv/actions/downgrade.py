@@ -61,6 +61,19 @@ class DowngradeTarget:
         """Whether the path that Python 3.13 writes must be written for every Python."""
         return needs_plain_path(self.python)
 
+    def is_of(self, torch: str) -> bool:
+        """Whether a release of torch is the target, or one of its line."""
+        wanted = Version(self.torch).release
+        return Version(torch).release[: len(wanted)] == wanted
+
+    def find_obstacles(self, reader: Reader) -> list[CheckpointNote]:
+        """Return what keeps the target from reading what has this reader."""
+        return [
+            note
+            for note in reader.because
+            if _alone(note).reads(self.torch, self.python, self.system) is False
+        ]
+
     def is_read(self, reader: Reader) -> bool:
         """Whether the target reads what has this reader."""
         return reader.reads(self.torch, self.python, self.system) is True

@@ -186,12 +186,7 @@ def find_new_form(
                     if not _is_written_since(part, since):
                         continue
                     if reader.reads(target.torch, target.python, target.system) is False:
-                        reasons = tuple(
-                            note.message
-                            for note in reader.because
-                            if rules().reader([note.code]).reads(target.torch, target.python, target.system)
-                            is False
-                        )
+                        reasons = tuple(note.message for note in target.find_obstacles(reader))
                         found[part.path] = WrittenInNewForm(part.path, reasons)
         return tuple(found.values())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
+from torchenv.cli.checkpoint_checks import add_parsers, run_diff, run_gate
 from torchenv.cli.context import Context
 from torchenv.cli.parser import Parser
 from torchenv.errors import InputError, NothingSuits, ToolFailed
@@ -52,7 +53,7 @@ def options(parser: ArgumentParser) -> None:
     down.add_argument("--link", action="store_true", help="Hard-link files: writing into one changes both")
     down.add_argument("--copy", action="store_true", help=SUPPRESS)  # what it does without being told
 
-    for action in (scan, show, keep, verify, down):
+    for action in (scan, show, keep, verify, down, *add_parsers(actions)):
         action.add_argument("--json", action="store_true", help="print it as JSON")
         action.add_argument("--root", metavar="DIR", default=SUPPRESS, help="the workspace")
         action.add_argument("-q", "--quiet", action="store_true", default=SUPPRESS, help="say no news")
@@ -60,7 +61,15 @@ def options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace, context: Context) -> int:
     """Do what was asked for; 1 where a check found something."""
-    act = {"scan": _scan, "show": _show, "keep": _keep, "verify": _verify, "downgrade": _downgrade}
+    act = {
+        "scan": _scan,
+        "show": _show,
+        "keep": _keep,
+        "verify": _verify,
+        "downgrade": _downgrade,
+        "gate": run_gate,
+        "diff": run_diff,
+    }
     try:
         return act[arguments.action](arguments, context)
     except BrokenPipeError:

@@ -15,12 +15,15 @@ from torchenv.workspace.records import Environment, Kept, Run, as_json
 if TYPE_CHECKING:
     from torchenv.actions.checkpoints import Scanned
     from torchenv.actions.downgrade import Copied
+    from torchenv.actions.gate import Gate
     from torchenv.actions.lifeboat import Keeping, KeptChange
+    from torchenv.checkpoints.contents import ContentsDiff, TensorForm
     from torchenv.checkpoints.scan.runs import Part, Save
 
 SCHEMA = "torchenv.checkpoints/1"
 # A save whose files changed within this time may still be going on.
 _FRESH = timedelta(minutes=10)
+_SHOWN = 10  # names of a difference
 _MOST = 5  # broken or foreign checkpoints that are told of one by one
 
 
@@ -128,6 +131,67 @@ def describe_copied(copies: Sequence[Copied], refused: Sequence[str]) -> str:
             lines.append(f"{copied.source}: nothing to do, {copied.why}")
     lines += [f"not copied: {reason}" for reason in refused]
     return "\n".join(lines) or "there is nothing to downgrade"
+
+
+def encode_gate(gate: Gate, target: str) -> dict[str, Any]:
+    """Return the `torchenv.gate/1` document."""
+    return {
+        "schema": "torchenv.gate/1",
+        "readable_by": target,
+        "runs": gate.runs,
+        "findings": [
+            {"code": finding.code, "path": finding.path, "message": finding.message}
+            for finding in gate.findings
+        ],
+    }
+
+
+def describe_gate(gate: Gate, target: str) -> str:
+    """Describe what is held back, or that nothing is."""
+    if gate.findings:
+        return "\n".join(map(str, gate.findings))
+    return f"torch {target} reads the newest complete save of {_count(gate.runs, 'run')}"
+
+
+def encode_contents_diff(before: str, after: str, diff: ContentsDiff) -> dict[str, Any]:
+    """Return the `torchenv.checkpoints-diff/1` document."""
+
+    def encode(form: TensorForm) -> dict[str, Any]:
+        return {"shape": list(form.shape), "dtype": form.dtype}
+
+    return {
+        "schema": "torchenv.checkpoints-diff/1",
+        "from": before,
+        "to": after,
+        "only_from": list(diff.only_before),
+        "only_to": list(diff.only_after),
+        "changed": [
+            {"name": name, "from": encode(ours), "to": encode(theirs)} for name, ours, theirs in diff.changed
+        ],
+        "same": diff.same,
+        "schemes": list(diff.schemes),
+    }
+
+
+def describe_contents_diff(before: str, after: str, diff: ContentsDiff) -> str:
+    """Describe in what two checkpoints differ, a screen of it at most."""
+    names = (("-", before, diff.only_before), ("+", after, diff.only_after))
+    lines = [f"{_count(diff.same, 'name')} the same"]
+    lines += [f"schemes: {scheme}" for scheme in diff.schemes]
+    for sign, where, only in names:
+        if only:
+            lines.append(f"only in {escape_name(where)}: {len(only)}")
+            lines += [f"  {sign} {escape_name(name)}" for name in only[:_SHOWN]]
+            if len(only) > _SHOWN:
+                lines.append(f"  and {len(only) - _SHOWN} more (--json has all)")
+    if diff.changed:
+        lines.append(f"of another shape or dtype: {len(diff.changed)}")
+        lines += [
+            f"  {escape_name(name)}: {ours} -> {theirs}" for name, ours, theirs in diff.changed[:_SHOWN]
+        ]
+        if len(diff.changed) > _SHOWN:
+            lines.append(f"  and {len(diff.changed) - _SHOWN} more (--json has all)")
+    return "\n".join(lines)
 
 
 def _scan_lines(scanned: Scanned, lines: Sequence[Run], now: datetime) -> Iterator[str]:

@@ -31,14 +31,18 @@ class Global(NamedTuple):
 
 
 class InertObject:
-    """An object that a pickle would make: by calling `maker`, then giving it its `state`."""
+    """An object that a pickle would make: by calling `maker`, then giving it its `state`.
 
-    __slots__ = ("arguments", "maker", "state")
+    `items` are those of an OrderedDict; of other classes they are not kept.
+    """
+
+    __slots__ = ("arguments", "items", "maker", "state")
 
     def __init__(self, maker: Any, arguments: Any) -> None:
         self.maker = maker
         self.arguments = arguments
         self.state: Any = None
+        self.items: Map | None = None
 
 
 class Map(list[Any]):

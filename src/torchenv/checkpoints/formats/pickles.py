@@ -402,6 +402,9 @@ def _put(values: list[Any], index: int, value: Any) -> None:
     values[index : index + 1] = [value]
 
 
+_ORDERED = Global("collections", "OrderedDict")
+
+
 def _set_items(target: Any, items: list[Any]) -> None:
     if len(items) % 2:
         raise Damaged("pickle-damaged", "the pickle sets a key without its value")
@@ -409,6 +412,10 @@ def _set_items(target: Any, items: list[Any]) -> None:
         target.extend(items)
     elif type(target) is not InertObject:
         raise Damaged("pickle-damaged", "the pickle sets items of what is not a dict")
+    elif target.maker == _ORDERED:
+        # What Module.state_dict() gives.
+        target.items = target.items or Map()
+        target.items.extend(items)
 
 
 def _extend(target: Any, items: list[Any]) -> None:

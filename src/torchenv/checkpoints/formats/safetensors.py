@@ -33,6 +33,7 @@ class File:
     """What the header of one safetensors file says."""
 
     tensors: Mapping[str, Shape]
+    dtypes: Mapping[str, str]  # F32, BF16
     offsets: Mapping[str, Shape]  # where each begins in the whole tensor, if DCP wrote the file
     by_dcp: bool
 
@@ -84,11 +85,12 @@ def read_file(tree: Tree, name: str, size: int) -> File:
     about = header.pop("__metadata__", {})
     if not isinstance(about, dict):
         raise Damaged("header-damaged", "the header's __metadata__ is not a table")
-    spans, tensors = [], {}
+    spans, tensors, dtypes = [], {}, {}
     for tensor, entry in header.items():
         shape, start, end = _entry(entry)
         spans.append((start, end))
         tensors[tensor] = shape
+        dtypes[tensor] = str(entry.get("dtype"))
     at = 0
     for start, end in sorted(spans):
         if start != at:
@@ -98,7 +100,7 @@ def read_file(tree: Tree, name: str, size: int) -> File:
         code = "shard-short" if 8 + length + at > size else "trailing-bytes"
         raise Damaged(code, f"{size} bytes, its header needs {8 + length + at}")
     by_dcp = "DCP_VERSION" in about
-    return File(tensors, _read_saved_offsets(about) if by_dcp else {}, by_dcp)
+    return File(tensors, dtypes, _read_saved_offsets(about) if by_dcp else {}, by_dcp)
 
 
 def _json(text: bytes) -> dict[str, Any]:

@@ -57,6 +57,23 @@ def inspect_zip(tree: Tree, name: str, size: int) -> Checkpoint:
     return _describe_save(tree, size, form, walked, data, problems=problems, state=state)
 
 
+def read_state(tree: Tree, name: str, size: int) -> Any:
+    """Return what one file of torch.save holds, as inert values; raises `Damaged`."""
+    head = tree.read(name, 0, 32)
+    if head.startswith(ZIP):
+        archive = _Archive(tree, name, size)
+        if "data.pkl" not in archive.members:
+            raise Damaged("not-torch", "an archive without data.pkl")
+        return walk(archive.read("data.pkl")).value
+    if head.startswith(LEGACY):
+        data = tree.read(name, 0, _BEGINNING)
+        at = len(LEGACY)
+        for _ in range(2):  # the version of the protocol, and of the system
+            at = walk(data, at).end
+        return walk(data, at).value
+    raise Damaged("not-torch", "the file begins like none that torch writes")
+
+
 def inspect_legacy(tree: Tree, name: str, size: int) -> Checkpoint:
     """Describe what a file of torch.save's older form holds: five pickles, then the storages."""
     problems: list[CheckpointNote] = []
