@@ -37,6 +37,7 @@ def build(new: Environment, lock: Lock, python: Path, ports: Ports) -> Path:
     directory = Path(new.path)
     lock_path = ports.store.write_lock(new.number, lock.text)
     ports.say(f"building {directory} ({len(lock.packages)} packages)")
+    ports.store.prepare()
     ports.installer.create(directory, python)
     ports.store.mark(new)
     ports.installer.install(directory, lock_path)

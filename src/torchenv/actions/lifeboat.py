@@ -92,7 +92,7 @@ def keep(
     with store.hold("torchenv checkpoints keep"):
         manifest = store.read()
         if copy:
-            target = store.lifeboat_path(digest).with_suffix("")
+            target = store.make_lifeboat_directory(digest)
             carried = _copy_files(there, place(target), hashes, changed, link=link, progress=progress)
             copied = paths.display(str(target.absolute()))
         else:

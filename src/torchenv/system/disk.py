@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,8 +20,12 @@ WINDOWS_PATH_LIMIT = 259
 class Disk:
     """The few ways in which the workspace is changed; a test puts one in its place that stops half way.
 
+    Below `fence` no link is followed: each folder on the way is opened by a handle of the one before it, and
+    a link in the place of one is refused. So a workspace from someone else leads to no file outside it.
     Raises `WorkspaceError` where the disk refuses.
     """
+
+    fence: Path | None = None
 
     def try_to_lock(self, handle: int) -> bool | None:
         """Try once to lock an open file against others; None where its file system knows no locks."""
@@ -36,22 +41,30 @@ class Disk:
     def make_directory(self, path: Path) -> None:
         """Make a directory and those above it, where it is not there."""
         with explain_refusals(path):
-            path.mkdir(parents=True, exist_ok=True)
+            if self.fence is None or not path.is_relative_to(self.fence):
+                path.mkdir(parents=True, exist_ok=True)
+                return
+            self.fence.mkdir(parents=True, exist_ok=True)
+            with self._opened(path, make=True):
+                pass
 
     def write(self, path: Path, text: str) -> None:
-        """Write a file and wait until it is on the disk."""
-        with (
-            explain_refusals(path),
-            path.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as file,
-        ):
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        """Write a new file in the place of what has this name, and wait until it is on the disk."""
+        with explain_refusals(path), self._opened(path.parent) as folder:
+            # What is there may be a link, or another name of a file of the user's: it is never written into.
+            with suppress(FileNotFoundError):
+                os.unlink(_name(path, folder), dir_fd=folder)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
+            handle = os.open(_name(path, folder), flags, 0o666, dir_fd=folder)
+            with open(handle, "w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:  # noqa: PTH123
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
 
     def rename(self, old: Path, new: Path) -> None:
         """Put one in the place of the other at once: whoever looks sees the old or the new."""
-        with explain_refusals(old):
-            old.replace(new)
+        with explain_refusals(old), self._opened(old.parent) as source, self._opened(new.parent) as goal:
+            os.replace(_name(old, source), _name(new, goal), src_dir_fd=source, dst_dir_fd=goal)
             _settle(new.parent)
 
     def put(self, path: Path, text: str) -> None:
@@ -64,22 +77,51 @@ class Disk:
     def link(self, at: Path, target: Path) -> bool:
         """Make a symbolic link to a directory, or say that links are not allowed here."""
         try:
-            at.symlink_to(target, target_is_directory=True)
+            with self._opened(at.parent) as folder:
+                os.symlink(target, _name(at, folder), target_is_directory=True, dir_fd=folder)
         except OSError:
             return False
         return True
 
     def delete(self, path: Path) -> bool:
-        """Delete a file, a link or a whole directory, and say whether it is gone."""
-        if path.is_dir() and not path.is_symlink():
-            # Only what deletes a directory pays for this import.
-            import shutil
+        """Delete a file, a link or a whole directory, and say whether it is gone.
 
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            with suppress(OSError):
-                path.unlink()
+        Of a link the link goes, and never what it leads to.
+        """
+        if not os.path.lexists(path):
+            return True
+        with explain_refusals(path), self._opened(path.parent) as folder:
+            name = _name(path, folder)
+            if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
+                # Only what deletes a directory pays for this import.
+                import shutil
+
+                shutil.rmtree(name, ignore_errors=True, dir_fd=folder)
+            else:
+                with suppress(OSError):
+                    os.unlink(name, dir_fd=folder)
         return not os.path.lexists(path)
+
+    def list(self, path: Path) -> tuple[str, ...]:
+        """Return the names in a directory, in order; none where there is no such directory."""
+        try:
+            with explain_refusals(path), self._opened(path) as folder:
+                return tuple(sorted(os.listdir(path if folder is None else folder)))  # noqa: PTH208
+        except WorkspaceError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return ()
+            raise
+
+    def open_to_lock(self, path: Path) -> int:
+        """Open a file that is locked by its handle, making it where it is not there."""
+        with explain_refusals(path), self._opened(path.parent) as folder:
+            flags = os.O_RDWR | os.O_CREAT | _NO_LINK
+            handle = os.open(_name(path, folder), flags, 0o666, dir_fd=folder)
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+                os.close(handle)
+                raise _refuse_link(path, "a file with other names")
+            return handle
 
     def free_space(self, path: Path) -> int:
         """Return the bytes that are free where `path` is or would be."""
@@ -89,6 +131,61 @@ class Disk:
             while not path.exists() and path != path.parent:
                 path = path.parent
             return shutil.disk_usage(path).free
+
+    @contextmanager
+    def _opened(self, directory: Path, *, make: bool = False) -> Iterator[int | None]:
+        """Yield the handle of a directory below the fence; None elsewhere, and where there are no handles."""
+        fence = self.fence
+        if fence is None or not directory.is_relative_to(fence):
+            yield None
+            return
+        parts = directory.relative_to(fence).parts
+        if ".." in parts:
+            raise _refuse_link(directory, "a path out of the workspace")
+        if not _HAS_HANDLES:
+            for n in range(1, len(parts) + 1):
+                _refuse_reparse_point(fence.joinpath(*parts[:n]), make=make)
+            yield None
+            return
+        handle = os.open(fence, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for n, part in enumerate(parts, 1):
+                if make:
+                    with suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=handle)
+                try:
+                    inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle)
+                except OSError as error:
+                    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                        raise _refuse_link(fence.joinpath(*parts[:n]), "no directory") from None
+                    raise
+                os.close(handle)
+                handle = inner
+            yield handle
+        finally:
+            os.close(handle)
+
+
+_HAS_HANDLES = os.open in os.supports_dir_fd
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+
+
+def _name(path: Path, folder: int | None) -> str:
+    return str(path) if folder is None else path.name
+
+
+def _refuse_link(path: Path, what: str) -> WorkspaceError:
+    return WorkspaceError(
+        f"`{path}` is {'a link' if path.is_symlink() else what}: torchenv follows none in a workspace",
+        hint="move it away, or name another workspace with `--root DIR`",
+    )
+
+
+def _refuse_reparse_point(path: Path, *, make: bool) -> None:
+    if path.is_symlink() or (hasattr(path, "is_junction") and path.is_junction()):
+        raise _refuse_link(path, "a link")
+    if make:
+        path.mkdir(exist_ok=True)
 
 
 def _settle(directory: Path) -> None:

@@ -25,6 +25,9 @@ from torchenv.workspace.records import Environment, EnvironmentKind
 _OF_A_WORKSPACE = frozenset({"current", "envs", "fingerprints", "lease", "lock", "locks", "plans", "trash"})
 _OF_NOBODY = frozenset({".DS_Store", ".gitignore"})
 
+# The ending of what says of a discarded directory that torchenv put it there.
+_MARK = ".mark"
+
 Say = Callable[[str], None]
 
 
@@ -76,6 +79,7 @@ class Store:
         self._trash = root / "trash"
         self._say = say
         self._disk = disk or Disk()
+        self._disk.fence = root
         self._lease: Lease | None = None
 
     # Reading.
@@ -178,8 +182,7 @@ class Store:
         assert self._lease is None
         self._refuse_what_is_no_workspace()
         self._disk.make_directory(self.root)
-        with explain_refusals(self._lock_file):
-            handle = os.open(self._lock_file, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = self._disk.open_to_lock(self._lock_file)
         lease = Lease(self._lock_file.with_name("lease"), purpose, node=self._disk.node())
         try:
             self._wait_for(handle, lease)
@@ -340,13 +343,35 @@ class Store:
                     f"{directory} is not what torchenv built there: it is left alone", hint=hint
                 )
             self._disk.make_directory(self._trash)
+            # Only what is marked is deleted: whatever else lies there is somebody's.
+            self._disk.write(self._mark_of(directory.name), f"{environment.identity or environment.name}\n")
             self._disk.rename(directory, self._trash / directory.name)
 
     def empty_trash(self) -> None:
         """Delete what was discarded; what another program holds open is left for the next time."""
-        for directory in self._list_discarded():
-            if not self._disk.delete(directory):
-                self._say(f"{directory} could not be deleted whole; the next run tries again")
+        names = self._disk.list(self._trash)
+        for name in names:
+            if name.endswith(_MARK):
+                if name.removesuffix(_MARK) not in names:
+                    self._disk.delete(self._trash / name)
+            elif f"{name}{_MARK}" not in names:
+                self._say(f"`{self._trash / name}` was not put there by torchenv; left alone")
+            elif self._disk.delete(self._trash / name):
+                self._disk.delete(self._mark_of(name))
+            else:
+                self._say(f"`{self._trash / name}` could not be deleted whole; the next run tries again")
+
+    def _mark_of(self, name: str) -> Path:
+        return self._trash / f"{name}{_MARK}"
+
+    def prepare(self) -> None:
+        """Make the directory that environments are built in."""
+        self._disk.make_directory(self.environments)
+
+    def make_lifeboat_directory(self, digest: str) -> Path:
+        """Return where the copy of a lifeboat is kept, in a directory that is made for all of them."""
+        self._disk.make_directory(self.root / "kept")
+        return self.lifeboat_path(digest).with_suffix("")
 
     def remake_current(self, manifest: Manifest) -> None:
         """Make `current` lead to the environment in use: a link, or a small file where none is allowed."""
@@ -402,7 +427,8 @@ class Store:
                 self._disk.rename(directory, self.environments / directory.name)
 
     def _list_discarded(self) -> tuple[Path, ...]:
-        return tuple(sorted(self._trash.iterdir())) if self._trash.is_dir() else ()
+        names = self._disk.list(self._trash)
+        return tuple(self._trash / name for name in names if f"{name}{_MARK}" in names)
 
 
 def _beside(path: Path) -> Iterator[Path]:
