@@ -45,12 +45,12 @@ class Disk:
                 path.mkdir(parents=True, exist_ok=True)
                 return
             self.fence.mkdir(parents=True, exist_ok=True)
-            with self._opened(path, make=True):
+            with self._open_within(path, make=True):
                 pass
 
     def write(self, path: Path, text: str) -> None:
         """Write a new file in the place of what has this name, and wait until it is on the disk."""
-        with explain_refusals(path), self._opened(path.parent) as folder:
+        with explain_refusals(path), self._open_within(path.parent) as folder:
             # What is there may be a link, or another name of a file of the user's: it is never written into.
             with suppress(FileNotFoundError):
                 os.unlink(_name(path, folder), dir_fd=folder)
@@ -63,7 +63,11 @@ class Disk:
 
     def rename(self, old: Path, new: Path) -> None:
         """Put one in the place of the other at once: whoever looks sees the old or the new."""
-        with explain_refusals(old), self._opened(old.parent) as source, self._opened(new.parent) as goal:
+        with (
+            explain_refusals(old),
+            self._open_within(old.parent) as source,
+            self._open_within(new.parent) as goal,
+        ):
             os.replace(_name(old, source), _name(new, goal), src_dir_fd=source, dst_dir_fd=goal)
             _settle(new.parent)
 
@@ -77,7 +81,7 @@ class Disk:
     def link(self, at: Path, target: Path) -> bool:
         """Make a symbolic link to a directory, or say that links are not allowed here."""
         try:
-            with self._opened(at.parent) as folder:
+            with self._open_within(at.parent) as folder:
                 os.symlink(target, _name(at, folder), target_is_directory=True, dir_fd=folder)
         except OSError:
             return False
@@ -90,7 +94,7 @@ class Disk:
         """
         if not os.path.lexists(path):
             return True
-        with explain_refusals(path), self._opened(path.parent) as folder:
+        with explain_refusals(path), self._open_within(path.parent) as folder:
             name = _name(path, folder)
             if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
                 # Only what deletes a directory pays for this import.
@@ -105,7 +109,7 @@ class Disk:
     def list(self, path: Path) -> tuple[str, ...]:
         """Return the names in a directory, in order; none where there is no such directory."""
         try:
-            with explain_refusals(path), self._opened(path) as folder:
+            with explain_refusals(path), self._open_within(path) as folder:
                 return tuple(sorted(os.listdir(path if folder is None else folder)))  # noqa: PTH208
         except WorkspaceError as error:
             if isinstance(error.__cause__, FileNotFoundError):
@@ -114,7 +118,7 @@ class Disk:
 
     def open_to_lock(self, path: Path) -> int:
         """Open a file that is locked by its handle, making it where it is not there."""
-        with explain_refusals(path), self._opened(path.parent) as folder:
+        with explain_refusals(path), self._open_within(path.parent) as folder:
             flags = os.O_RDWR | os.O_CREAT | _NO_LINK
             handle = os.open(_name(path, folder), flags, 0o666, dir_fd=folder)
             status = os.fstat(handle)
@@ -133,7 +137,7 @@ class Disk:
             return shutil.disk_usage(path).free
 
     @contextmanager
-    def _opened(self, directory: Path, *, make: bool = False) -> Iterator[int | None]:
+    def _open_within(self, directory: Path, *, make: bool = False) -> Iterator[int | None]:
         """Yield the handle of a directory below the fence; None elsewhere, and where there are no handles."""
         fence = self.fence
         if fence is None or not directory.is_relative_to(fence):
