@@ -40,6 +40,19 @@ class IndexFailed(ToolFailed):
     """An index does not answer, lets nobody in, or lacks something: mend the way to it, or name another."""
 
 
+class IndexUnreachable(IndexFailed):
+    """No answer came from an index: check the network, or name a mirror.
+
+    `why` is the reason alone; `is_slow` says that an answer had begun to come.
+    """
+
+    def __init__(self, address: str, why: str, *, is_slow: bool = False) -> None:
+        hint = "check the network and its proxy, or name a mirror with TORCHENV_TORCH_INDEX"
+        super().__init__(f"the index at {address} cannot be reached: {why}", hint=hint)
+        self.why = why
+        self.is_slow = is_slow
+
+
 class Unobtainable(IndexFailed):
     """A package cannot be had as it was asked for: ask for another version of it, or leave it out."""
 

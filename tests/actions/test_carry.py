@@ -16,6 +16,7 @@ from torchenv.catalogue import resources
 from torchenv.environment.inspect import distributions
 from torchenv.errors import NothingSuits, ToolFailed, Unobtainable
 from torchenv.host.model import Host
+from torchenv.index.http import Network
 from torchenv.index.pages import fetcher
 from torchenv.installers import LockRequest
 from torchenv.installers.uv import Uv
@@ -224,7 +225,7 @@ def test_what_was_made_for_the_old_torch_becomes_what_the_index_has_for_the_new_
         build,
         platform="linux-x86_64",
         index=index.packages,
-        fetch=fetcher(),
+        fetch=fetcher(Network()),
     )
     (flash_attn,) = carried.cannot_follow
     assert str(flash_attn) == (

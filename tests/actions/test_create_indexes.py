@@ -17,6 +17,7 @@ from torchenv.errors import IndexFailed, NothingSuits, ToolFailed, WorkspaceErro
 from torchenv.lockfile.lock import Lock
 from torchenv.plan import Outcome
 from torchenv.profile.model import BackendChoice, Packages, Profile, Torch
+from torchenv.system.addresses import TorchIndex
 from torchenv.system.disk import Disk, PathLength
 from torchenv.system.process import Programs
 
@@ -32,7 +33,7 @@ NOBODY = "http://127.0.0.1:9/whl"
 
 
 def test_without_pytorchs_index_the_package_indexs_build_is_taken_where_it_serves(workshop: Workshop) -> None:
-    made = workshop.create(recorded("rtx-4090-driver-580"), torch_index=NOBODY)
+    made = workshop.create(recorded("rtx-4090-driver-580"), torch_index=TorchIndex(NOBODY))
     environment = made.environment
     assert (environment.torch, environment.backend, environment.index) == ("2.15.0+cu132", "cu132", None)
     assert not workshop.index.asked_for("whl/cu132", "torch")
@@ -45,7 +46,7 @@ def test_that_this_build_is_taken_and_how_large_it_is_is_said_with_the_plan(work
         "2.15",
         profile=Profile(name="default"),
         run=Programs(workshop.environ),
-        torch_index=NOBODY,
+        torch_index=TorchIndex(NOBODY),
     )
     (message,) = (each.message for each in order.plan.warnings if each.code == "package-index")
     assert message == (
@@ -58,12 +59,15 @@ def test_that_this_build_is_taken_and_how_large_it_is_is_said_with_the_plan(work
 
 def test_a_machine_that_only_pytorchs_index_serves_is_told_so_and_gets_nothing(workshop: Workshop) -> None:
     with pytest.raises(IndexFailed) as caught:
-        workshop.create(recorded("v100-driver-580"), torch_index=NOBODY)
+        workshop.create(recorded("v100-driver-580"), torch_index=TorchIndex(NOBODY))
     assert str(caught.value) == (
-        f"{NOBODY}/cu126 cannot be reached ([Errno 111] Connection refused),"
-        " and no build on the package index suits this host"
+        f"{NOBODY}/cu126 cannot be reached (Connection refused),"
+        " and the default package index has no build of torch 2.14.1 for this host"
     )
-    assert caught.value.hint == "check the network and its proxy, or name a mirror with TORCHENV_TORCH_INDEX"
+    assert caught.value.hint == (
+        "check the network and its proxy, or name a mirror with TORCHENV_TORCH_INDEX;"
+        " `torchenv plan --offline` plans from the catalogue alone"
+    )
     assert caught.value.exit_code == 4
     assert not workshop.root.exists()
 
@@ -75,8 +79,11 @@ def test_a_login_from_netrc_opens_the_mirror(workshop: Workshop, index: Index, t
     index.login = ("u", "secret")
     with pytest.raises(IndexFailed) as caught:
         workshop.create(recorded("rtx-4090-driver-580"))
-    assert str(caught.value) == f"the index at {index.backend('cu132')}/torch/ answered 401"
-    assert caught.value.hint == "put its login into ~/.netrc"
+    asked = f"{index.backend('cu132')}/torch/"
+    assert str(caught.value) == f"the index at {asked} wants a login (401 Unauthorized)"
+    assert caught.value.hint == (
+        "write `machine 127.0.0.1 login NAME password TOKEN` into ~/.netrc, or store the login in keyring"
+    )
 
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login u password secret\n", "utf-8")
     (tmp_path / "netrc").chmod(0o600)

@@ -17,6 +17,7 @@ from torchenv.catalogue import resources
 from torchenv.environment.fingerprint import fingerprint
 from torchenv.environment.inspect import describe
 from torchenv.errors import ToolFailed
+from torchenv.index.http import Network
 from torchenv.index.pages import fetcher
 from torchenv.installers import LockRequest
 from torchenv.lockfile.lock import Lock
@@ -154,7 +155,7 @@ def quickly(root: Path, old: Path, disk: Disk) -> CreateOutcome:
         store=Store(root, disk=disk),
         installer=QuickInstaller(),
         run=checked,
-        fetch=fetcher(),
+        fetch=fetcher(Network()),
         say=lambda _: None,
         now=lambda: NOW,
         system="linux",

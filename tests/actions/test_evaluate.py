@@ -18,6 +18,7 @@ from torchenv.actions.evaluate import Comparison, Evaluated, evaluate, judge_met
 from torchenv.actions.ports import Ports
 from torchenv.environment.base_python import BasePython
 from torchenv.errors import InputError, ToolFailed
+from torchenv.index.http import Network
 from torchenv.index.pages import fetcher
 from torchenv.installers.uv import Uv
 from torchenv.profile.model import Evaluation, Metric
@@ -53,7 +54,7 @@ def evaluates(store: Store) -> Evaluates:
             store=store,
             installer=Uv(programs, program=Path("uv")),
             run=programs,
-            fetch=fetcher(),
+            fetch=fetcher(Network()),
             say=lambda _: None,
             now=lambda: NOW,
             system="linux",

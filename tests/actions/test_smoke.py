@@ -22,6 +22,7 @@ from torchenv.catalogue import resources
 from torchenv.environment.base_python import BasePython
 from torchenv.errors import ToolFailed
 from torchenv.host.model import Amd, AmdDevice, Host, Status
+from torchenv.index.http import Network
 from torchenv.index.pages import fetcher
 from torchenv.installers.uv import Uv
 from torchenv.plan import Question, Wish, resolve
@@ -95,7 +96,7 @@ class Bench:
             store=self.store,
             installer=Uv(self.inside, program=Path("uv")),
             run=self.inside,
-            fetch=fetcher(),
+            fetch=fetcher(Network()),
             say=lambda _: None,
             now=lambda: NOW,
             system="linux",

@@ -9,6 +9,7 @@ from torchenv.catalogue import parse
 from torchenv.errors import ToolFailed
 from torchenv.index.http import Missing
 from torchenv.index.pages import Fetch
+from torchenv.system.addresses import TorchIndex
 from torchenv.system.documents import Table
 
 ROOT = "https://mirror.example/whl"
@@ -91,7 +92,7 @@ def fetching(served: dict[str, list[str]], root: str = ROOT) -> Fetch:
 
 
 def differences(served: dict[str, list[str]], root: str | None = None) -> list[str]:
-    found = check(CATALOGUE, fetching(served, root or ROOT), root)
+    found = check(CATALOGUE, fetching(served, root or ROOT), TorchIndex(root) if root else None)
     return [f"{each.code}: {each}" for each in found]
 
 

@@ -11,6 +11,7 @@ from torchenv.actions.catalogue import check
 from torchenv.actions.update_catalogue import corrections, write
 from torchenv.catalogue import parse
 from torchenv.catalogue.resources import lay_over
+from torchenv.system.addresses import TorchIndex
 from torchenv.system.documents import Table
 
 OTHERWISE = {
@@ -29,7 +30,7 @@ OTHERWISE = {
 
 def corrected() -> dict[str, object]:
     """Learn from an index that serves otherwise."""
-    return corrections(CATALOGUE, check(CATALOGUE, fetching(OTHERWISE), ROOT))
+    return corrections(CATALOGUE, check(CATALOGUE, fetching(OTHERWISE), TorchIndex(ROOT)))
 
 
 def test_only_what_the_index_itself_shows_is_corrected() -> None:
@@ -52,7 +53,7 @@ def test_only_what_the_index_itself_shows_is_corrected() -> None:
 
 
 def test_an_index_that_agrees_corrects_nothing() -> None:
-    assert corrections(CATALOGUE, check(CATALOGUE, fetching(SERVED), ROOT)) == {}
+    assert corrections(CATALOGUE, check(CATALOGUE, fetching(SERVED), TorchIndex(ROOT))) == {}
 
 
 def test_what_was_written_holds_and_leaves_nothing_to_correct(tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_what_was_written_holds_and_leaves_nothing_to_correct(tmp_path: Path) ->
     own = Table.from_toml(text, "own").raw()
     packaged = Table.from_toml(DOCUMENT, "catalogue.toml").raw()
     merged = parse(Table(lay_over(packaged, own), "merged"))
-    assert corrections(merged, check(merged, fetching(OTHERWISE), ROOT)) == {}
+    assert corrections(merged, check(merged, fetching(OTHERWISE), TorchIndex(ROOT))) == {}
 
 
 def test_entries_of_the_users_own_stay() -> None:

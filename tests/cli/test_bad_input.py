@@ -100,7 +100,7 @@ def test_a_word_that_means_nothing_is_named(terminal: Terminal, words: str, said
         ),
         (
             'schema = 1\n[index]\ntorch = "mirror.example/whl"\n',
-            "index.torch: 'mirror.example/whl' is not an address that begins with https:// or file://",
+            "index.torch: `mirror.example/whl` is not an address that begins with https:// or file://",
         ),
     ],
 )

@@ -272,8 +272,8 @@ def test_certificates_are_kept_and_a_file_of_them_that_is_gone_is_named(
     assert ended.error == (
         2,
         (
-            f"error: the certificates in {gone} cannot be read: No such file or directory\n"
-            "hint: SSL_CERT_FILE, REQUESTS_CA_BUNDLE or PIP_CERT names that file\n"
+            f"error: the certificates in `{gone}` cannot be read: No such file or directory\n"
+            "hint: let SSL_CERT_FILE, REQUESTS_CA_BUNDLE or PIP_CERT name a file of certificates\n"
         ),
     )
 
@@ -301,8 +301,9 @@ def test_a_login_in_the_users_netrc_opens_a_mirror(terminal: Terminal, index: In
     assert refused.error == (
         4,
         (
-            f"error: the index at {index.backend('cpu')}/torch/ answered 401\n"
-            "hint: put its login into ~/.netrc\n"
+            f"error: the index at {index.backend('cpu')}/torch/ wants a login (401 Unauthorized)\n"
+            "hint: write `machine 127.0.0.1 login NAME password TOKEN` into ~/.netrc,"
+            " or store the login in keyring\n"
         ),
     )
     netrc = tmp_path / "home" / ".netrc"

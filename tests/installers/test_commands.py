@@ -46,7 +46,7 @@ def test_uv_is_told_what_to_lock_for() -> None:
         " uv pip compile pyproject.toml --no-config --no-python-downloads --no-header --no-annotate"
         " --python /usr/bin/python3.12"
         " --python-version 3.12 --python-platform x86_64-unknown-linux-gnu"
-        f" --default-index {SIMPLE} --format pylock.toml"
+        f" --default-index {SIMPLE} --format pylock.toml --no-build"
     )
 
 
@@ -81,7 +81,7 @@ def test_a_platform_that_uv_does_not_know_is_refused() -> None:
 
 def test_the_survey_asks_both_indexes_alike() -> None:
     assert str(survey_command(UV, Path("/plan"), REQUEST)).endswith(
-        f" --default-index {SIMPLE} --index {TORCH} --index-strategy unsafe-best-match"
+        f" --default-index {SIMPLE} --index {TORCH} --index-strategy unsafe-best-match --no-build"
     )
 
 

@@ -60,7 +60,7 @@ class Index:
 
     def remove(self, place: str, project: str) -> None:
         held = self._places[place]
-        self._places[place] = {n: each for n, each in held.items() if each.project != project}
+        self._places[place] = {name: wheel for name, wheel in held.items() if wheel.project != project}
 
     def damage(self, file_name: str) -> None:
         """Serve other bytes under this name than those whose hash is listed."""
@@ -112,7 +112,7 @@ class Index:
             if last.endswith(".metadata"):
                 return 200, "text/plain", wheel.metadata
             return 200, "application/octet-stream", self.served(place, last)
-        wheels = [each for each in self._places[place].values() if each.project == last]
+        wheels = [item for item in self._places[place].values() if item.project == last]
         if not wheels:
             return lacking, "text/plain", b"no such project"
         if place == "simple" and JSON_LISTING in accept:

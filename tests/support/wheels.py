@@ -48,14 +48,14 @@ class Wheel:
         lines += [f"Version: {self.metadata_version or self.version}"]
         lines += [f"Requires-Python: {self.requires_python}"] if self.requires_python else []
         lines += [f"Provides-Extra: {extra}" for extra in self.extras]
-        lines += [f"Requires-Dist: {each}" for each in self.requires]
+        lines += [f"Requires-Dist: {require}" for require in self.requires]
         return ("\n".join(lines) + "\n").encode()
 
     @cached_property
     def content(self) -> bytes:
         pure = "true" if self.tag.endswith("none-any") else "false"
         python, abi, platforms = self.tag.split("-")
-        tags = "".join(f"Tag: {python}-{abi}-{each}\n" for each in platforms.split("."))
+        tags = "".join(f"Tag: {python}-{abi}-{part}\n" for part in platforms.split("."))
         head = f"Wheel-Version: 1.0\nGenerator: by hand\nRoot-Is-Purelib: {pure}\n"
         package = self.name.replace("-", "_")
         inside = {

@@ -14,7 +14,7 @@ from packaging.version import Version
 from tests.support.index import Index
 from tests.support.wheels import DEVICES
 
-from torchenv.actions.ask_index import replan_with_index
+from torchenv.actions.ask_index import IndexQuery, replan_with_index
 from torchenv.actions.create import CreateOrder, CreateOutcome, create
 from torchenv.actions.ports import Ports
 from torchenv.catalogue import resources
@@ -26,6 +26,7 @@ from torchenv.installers.uv import Uv, uv_program
 from torchenv.packages import of_profile
 from torchenv.plan import Question, Wish, resolve
 from torchenv.profile.model import Profile
+from torchenv.system.addresses import TorchIndex
 from torchenv.system.disk import Disk
 from torchenv.system.process import Command, Programs, Runner
 from torchenv.workspace.store import Store
@@ -79,7 +80,11 @@ class Workshop:
 
     @property
     def fetch(self) -> Fetch:
-        return fetcher(Network(logins=self.environ.get("NETRC")))
+        return fetcher(self.network)
+
+    @property
+    def network(self) -> Network:
+        return Network.of(self.environ)
 
     @property
     def store(self) -> Store:
@@ -124,12 +129,12 @@ class Workshop:
             packages=profile.torch.packages,
             backends=profile.backend.only,
             offline=self.offline,
-            **{"torch_index": self.index.torch_root, **wish},
+            **{"torch_index": TorchIndex(self.index.torch_root), **wish},
         )
         question = Question(host=host, wish=asked, catalogue=catalogue)
         plan = resolve(question)
         if not self.offline:
-            plan = replan_with_index(plan, question, self.fetch, run, pythons=self.pythons)
+            plan = replan_with_index(plan, question, IndexQuery(network=self.network, pythons=self.pythons))
         along = of_profile(
             profile.packages, "profile", self.root, lambda path: path.read_text("utf-8"), catalogue
         )

@@ -2,42 +2,133 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import partial
 
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from torchenv.errors import IndexFailed
+from torchenv.errors import IndexFailed, IndexUnreachable, TorchenvError
 from torchenv.host.model import Host
-from torchenv.index.availability import why_unreachable
-from torchenv.index.pages import Fetch, ProjectPage, project
+from torchenv.index.http import Missing, Network
+from torchenv.index.pages import Fetch, ProjectPage, fetcher, project
+from torchenv.index.together import ask_together
 from torchenv.plan import Build, IndexFacts, Plan, Question, resolve
-from torchenv.system.process import Runner
+from torchenv.plan.values import Remark
+from torchenv.system.addresses import host_of
+from torchenv.system.documents import Table
+
+# Seconds that a plan waits for an index, all in all.
+PLAN_SECONDS = 2.0
+
+# How long a plan believes what an index answered.
+REMEMBERED = timedelta(hours=1)
 
 
-def replan_with_index(plan: Plan, ask: Question, fetch: Fetch, run: Runner, *, pythons: str) -> Plan:
-    """Return the plan that holds once the indexes were asked, and `pythons`, from where one would be fetched.
+@dataclass
+class IndexMemory:
+    """What the indexes answered of late: the text of each page, by its address.
+
+    `answers` holds the time of each answer and its text, None for a page that was not there; `now` is the
+    time of this run. `is_believed` says whether an answer of an earlier run will do.
+    """
+
+    now: datetime
+    is_believed: bool = True
+    answers: dict[str, tuple[datetime, str | None]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str, now: datetime, *, is_believed: bool = True) -> IndexMemory:
+        """Read what an earlier run wrote; what is damaged or too old is forgotten."""
+        memory = cls(now, is_believed)
+        try:
+            pages = Table.from_json(text, "answers of the indexes").table("pages")
+            for url in pages:
+                page = pages.table(url)
+                at = datetime.fromisoformat(page.get("at", str))
+                if timedelta() <= now - at < REMEMBERED:
+                    memory.answers[url] = (at, page.maybe("text", str))
+        except (TorchenvError, ValueError, TypeError):
+            return cls(now, is_believed)
+        return memory
+
+    def write(self) -> str:
+        """Write it for a later run."""
+        pages = {
+            url: {"at": at.isoformat(), **({} if text is None else {"text": text})}
+            for url, (at, text) in self.answers.items()
+        }
+        return json.dumps({"schema": 1, "pages": pages})
+
+    def fetch(self, ask: Fetch, url: str) -> str | Missing:
+        """Return what was answered within the hour, else ask and remember."""
+        if self.is_believed and url in self.answers:
+            text = self.answers[url][1]
+            return Missing(404) if text is None else text
+        answer = ask(url)
+        self.answers[url] = (self.now, None if isinstance(answer, Missing) else answer)
+        return answer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexQuery:
+    """How the indexes are asked: over which network, with what memory, and `pythons`, where one is fetched.
+
+    `named_by_user` are hosts of mirrors: of theirs it is said when a page links to another host.
+    `is_impatient` says that a slow index is not waited for: the catalogue decides then.
+    """
+
+    network: Network
+    memory: IndexMemory | None = None
+    pythons: str
+    named_by_user: frozenset[str] = frozenset()
+    is_impatient: bool = False
+
+    @property
+    def fetch(self) -> Fetch:
+        """What reads the pages."""
+        ask = fetcher(self.network)
+        return ask if self.memory is None else partial(self.memory.fetch, ask)
+
+
+def replan_with_index(plan: Plan, ask: Question, query: IndexQuery) -> Plan:
+    """Return the plan that holds once the indexes were asked.
 
     Where no interpreter can be fetched, those that are there must do. Where PyTorch's index cannot be
     reached, the package index's build is planned if it is of the same release and serves this host; else
     `IndexFailed` is raised. What an index lacks is a reason in the new plan.
     """
-    if plan.build is not None and plan.build.python.path is None and why_unreachable(run, pythons):
+    needs_python = plan.build is not None and plan.build.python.path is None
+    if needs_python and query.network.explain_silence(query.pythons):
         ask = replace(ask, wish=replace(ask.wish, offline=True))
         plan = resolve(ask)
     facts = IndexFacts()
+    without_torch: list[str] = []
+    is_torch_there = False
+    remarks: list[Remark] = []
     while plan.build is not None and plan.build.index is not None:
-        # A name that nobody looks up can hold a request for minutes, so that is found out first.
-        if why := why_unreachable(run, plan.build.index):
-            return _from_package_index(plan.build, ask, why)
-        listing = _listing(plan.build, fetch)
+        try:
+            listing = _listing(plan.build, query.fetch)
+        except IndexUnreachable as error:
+            if query.is_impatient and error.is_slow:
+                return _add_remarks(plan, (_make_slow_remark(plan.build),))
+            return _from_package_index(plan.build, ask, error)
+        if listing[0][1] is None:
+            without_torch.append(plan.build.index)
+        else:
+            is_torch_there = True
+        remarks += _find_foreign_links(plan.build, listing, query.named_by_user)
         has_all = _pythons(listing, plan.build, ask.host)
         if plan.build.python.minor in has_all:
-            return plan
+            break
         facts = _with(facts, plan.build, has_all, listing, ask.host)
         plan = resolve(replace(ask, indexes=facts))
-    return plan
+    if plan.build is None and without_torch and not is_torch_there:
+        raise _make_wrong_root_error(without_torch)
+    return _add_remarks(plan, remarks)
 
 
 Listing = list[tuple[Requirement, ProjectPage | None]]
@@ -46,11 +137,10 @@ Listing = list[tuple[Requirement, ProjectPage | None]]
 def _listing(build: Build, fetch: Fetch) -> Listing:
     """Read the page of each package of torch's family that the plan names."""
     assert build.index is not None
-    root, _, tag = build.index.rpartition("/")
-    wanted = [Requirement(each) for each in build.requirements]
-    with ThreadPoolExecutor(len(wanted)) as pool:
-        pages = pool.map(lambda each: project(root, tag, each.name, fetch), wanted)
-        return list(zip(wanted, pages, strict=True))
+    index = build.index
+    wanted = [Requirement(text) for text in build.requirements]
+    pages = ask_together(lambda requirement: project(index, requirement.name, fetch), wanted)
+    return list(zip(wanted, pages, strict=True))
 
 
 def _pythons(listing: Listing, build: Build, host: Host) -> frozenset[str]:
@@ -85,17 +175,59 @@ def _with(
 
 def _describe_missing(requirement: Requirement, page: ProjectPage | None, build: Build, host: Host) -> str:
     wanted = f"{requirement} for Python {build.python.minor} on {host.platform}"
-    if page is None or not page.versions:
-        return f"{build.index} has no {requirement.name}, and {wanted} is needed"
+    if page is None:
+        return f"{build.index} has no page of {requirement.name}, and {wanted} is needed"
+    if not page.versions:
+        return f"{build.index} has no wheel of {requirement.name}, and {wanted} is needed"
     newest = max(page.versions)
     return f"{build.index} does not have {wanted}; its newest is {newest}"
 
 
-def _from_package_index(build: Build, ask: Question, why: str) -> Plan:
+def _find_foreign_links(build: Build, listing: Listing, named: frozenset[str]) -> list[Remark]:
+    """Describe where a mirror's pages lead to files of another host, which may not be reachable."""
+    assert build.index is not None
+    own = host_of(build.index)
+    if own not in named:
+        return []
+    elsewhere = {
+        host
+        for _, page in listing
+        if page is not None
+        for file in page.files
+        if (host := host_of(file.url)) not in (own, "")
+    }
+    return [
+        Remark("index-links-elsewhere", f"the pages of {build.index} link to files on another host: {host}")
+        for host in sorted(elsewhere)
+    ]
+
+
+def _from_package_index(build: Build, ask: Question, error: IndexUnreachable) -> Plan:
     plan = resolve(replace(ask, indexes=IndexFacts(unreachable=True)))
     if plan.build is None or plan.build.release != build.release:
         raise IndexFailed(
-            f"{build.index} cannot be reached ({why}), and no build on the package index suits this host",
-            hint="check the network and its proxy, or name a mirror with TORCHENV_TORCH_INDEX",
+            f"{build.index} cannot be reached ({error.why}), and the default package index has no build of"
+            f" torch {build.release.version} for this host",
+            hint=f"{error.hint}; `torchenv plan --offline` plans from the catalogue alone",
         )
-    return plan
+    said = f"{build.index} cannot be reached ({error.why}): torch comes from the default package index"
+    return _add_remarks(plan, (Remark("index-unreachable", said),))
+
+
+def _make_wrong_root_error(asked: list[str]) -> IndexFailed:
+    """Return the error where no index below a root has a page of torch: it is hardly an index of torch."""
+    others = f", nor do {len(asked) - 1} other backends asked below the same root" if len(asked) > 1 else ""
+    return IndexFailed(
+        f"{asked[0]}/torch/ does not exist{others}: this index has no page of torch at all",
+        hint="name the root whose `ROOT/cu132/torch/` lists wheels, or write `{backend}` where it stands:"
+        " TORCHENV_TORCH_INDEX='https://mirror.example/{backend}/+simple'",
+    )
+
+
+def _make_slow_remark(build: Build) -> Remark:
+    said = f"{build.index} did not answer in time: what it has is taken from the catalogue"
+    return Remark("index-not-asked", said)
+
+
+def _add_remarks(plan: Plan, remarks: Sequence[Remark]) -> Plan:
+    return replace(plan, warnings=(*plan.warnings, *remarks)) if remarks else plan

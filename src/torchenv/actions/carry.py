@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
@@ -13,6 +12,7 @@ from packaging.version import Version
 from torchenv.environment.inspect import Installation, canonical, distributions
 from torchenv.errors import NothingSuits, TorchenvError, Unobtainable
 from torchenv.index.pages import Fetch, project
+from torchenv.index.together import ask_together
 from torchenv.installers import Installer, LockRequest
 from torchenv.lockfile.lock import Lock
 from torchenv.packages import Bound, CarriedPackages, Wanted, find_bound_to_torch, following
@@ -57,12 +57,12 @@ def lock_with(
     """
     fixed = replace(
         request,
-        packages=(*request.packages, *(each.requirement for each in carried.requirements)),
-        constraints=(*request.constraints, *(each.requirement for each in carried.constraints)),
+        packages=(*request.packages, *(requirement.requirement for requirement in carried.requirements)),
+        constraints=(*request.constraints, *(constraint.requirement for constraint in carried.constraints)),
     )
-    asking = [_Asking(each, each.asks) for each in carried.wanted]
+    asking = [_Asking(item, item.asks) for item in carried.wanted]
     while True:
-        packages = (*fixed.packages, *(each.left[0] for each in asking if each.left))
+        packages = (*fixed.packages, *(item.left[0] for item in asking if item.left))
         try:
             lock = installer.lock(replace(fixed, packages=packages))
         except (NothingSuits, Unobtainable) as refusal:
@@ -70,10 +70,10 @@ def lock_with(
             continue
         sources = _sources_alone(asking, lock)
         if not sources:
-            return lock, tuple(_settle(each, lock) for each in asking)
+            return lock, tuple(_settle(item, lock) for item in asking)
         lacks = f"no wheel for Python {request.python} on {request.platform}"
         asking = [
-            each.less(f"{each.wanted.version} has {lacks}") if each in sources else each for each in asking
+            item.less(f"{item.wanted.version} has {lacks}") if item in sources else item for item in asking
         ]
 
 
@@ -91,10 +91,12 @@ def list_bound_to_old_torch(
     What has something newer with a wheel that fits on the package index `index` is asked for at that instead;
     None asks no index. Raises `ToolFailed` where the index does not answer.
     """
-    planned = {canonical(each.name): each for each in map(Requirement, build.requirements)}
-    versions = {name: next(iter(each.specifier)).version for name, each in planned.items()}
+    planned = {
+        canonical(requirement.name): requirement for requirement in map(Requirement, build.requirements)
+    }
+    versions = {name: next(iter(requirement.specifier)).version for name, requirement in planned.items()}
     bound = find_bound_to_torch(distributions(installation), installation.torch, versions)
-    asked = [each for each in bound if each.path is None] if index else []
+    asked = [item for item in bound if item.path is None] if index else []
     newer = _newer(asked, index or "", build.python.minor, platform, fetch) if asked else {}
     return following(carried, bound, newer, index or "")
 
@@ -112,11 +114,11 @@ class _Asking:
 
 
 def _relax(asking: list[_Asking], refusal: TorchenvError) -> list[_Asking]:
-    named = [each for each in asking if each.left and _names(refusal.message, each.wanted.name)]
-    yielding = named or [each for each in asking if len(each.left) > 1]
+    named = [item for item in asking if item.left and _names(refusal.message, item.wanted.name)]
+    yielding = named or [item for item in asking if len(item.left) > 1]
     if not yielding:
         raise refusal
-    return [each.less(refusal.message) if each in yielding else each for each in asking]
+    return [item.less(refusal.message) if item in yielding else item for item in asking]
 
 
 def _names(message: str, name: str) -> bool:
@@ -133,15 +135,15 @@ def _sources_alone(asking: list[_Asking], lock: Lock) -> list[_Asking]:
         if package.files and not any(file.name.endswith(".whl") for file in package.files)
     }
     return [
-        each
-        for each in asking
-        if each.left == each.wanted.asks and len(each.left) > 1 and each.wanted.name in sources
+        item
+        for item in asking
+        if item.left == item.wanted.asks and len(item.left) > 1 and item.wanted.name in sources
     ]
 
 
 def _settle(asking: _Asking, lock: Lock) -> Settled:
     wanted = asking.wanted
-    present = {each.name: each.version for each in lock.packages}
+    present = {package.name: package.version for package in lock.packages}
     if wanted.name not in present:
         return Settled(
             name=wanted.name,
@@ -158,14 +160,13 @@ def _settle(asking: _Asking, lock: Lock) -> Settled:
 def _newer(
     bound: Iterable[Bound], index: str, python: str, platform: str, fetch: Fetch
 ) -> dict[str, str | None]:
-    def newest(each: Bound) -> str | None:
-        page = project(index, "", each.name, fetch)
+    def newest(package: Bound) -> str | None:
+        page = project(index, package.name, fetch)
         fitting = (wheel.version for wheel in (page.wheels if page else ()) if wheel.fits(python, platform))
         found = [
-            version for version in fitting if version > Version(each.version) and not version.is_prerelease
+            version for version in fitting if version > Version(package.version) and not version.is_prerelease
         ]
         return str(max(found)) if found else None
 
     bound = list(bound)
-    with ThreadPoolExecutor(8) as pool:
-        return dict(zip((each.name for each in bound), pool.map(newest, bound), strict=True))
+    return dict(zip((package.name for package in bound), ask_together(newest, bound), strict=True))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from torchenv.index.pages import Fetch, ProjectPage, Wheel, project
+from torchenv.system.addresses import TorchIndex
 
 if TYPE_CHECKING:
     from torchenv.catalogue import Backend, Catalogue, Companion, Release
@@ -33,13 +34,14 @@ class CatalogueDifference:
         return f"{where}: {self.message}"
 
 
-def check(catalogue: Catalogue, fetch: Fetch, root: str | None = None) -> tuple[CatalogueDifference, ...]:
+def check(
+    catalogue: Catalogue, fetch: Fetch, mirror: TorchIndex | None = None
+) -> tuple[CatalogueDifference, ...]:
     """Read the project pages of torch and its companions on every backend's index, and compare.
 
-    `root` is a mirror in place of PyTorch's own index. Raises `ToolFailed` where it cannot be reached.
+    `mirror` stands in place of PyTorch's own index. Raises `ToolFailed` where it cannot be reached.
     """
-    root = root or catalogue.index_root
-    pages = _Pages(root, fetch)
+    pages = _Pages(mirror or TorchIndex(catalogue.index_root), fetch)
     found = list(_news(catalogue, pages))
     for release in catalogue.releases:
         for backend in release.backends:
@@ -50,8 +52,8 @@ def check(catalogue: Catalogue, fetch: Fetch, root: str | None = None) -> tuple[
 class _Pages:
     """Project pages, each fetched once."""
 
-    def __init__(self, root: str, fetch: Fetch) -> None:
-        self._root = root
+    def __init__(self, index: TorchIndex, fetch: Fetch) -> None:
+        self._index = index
         self._fetch = fetch
         self._known: dict[tuple[str, str], ProjectPage | None] = {}
 
@@ -61,26 +63,29 @@ class _Pages:
 
     def page(self, tag: str, name: str) -> ProjectPage | None:
         if (tag, name) not in self._known:
-            self._known[tag, name] = project(self._root, tag, name, self._fetch)
+            index = self._index.at(tag)
+            self._known[tag, name] = None if index is None else project(index, name, self._fetch)
         return self._known[tag, name]
 
 
 def _news(catalogue: Catalogue, pages: _Pages) -> Iterator[CatalogueDifference]:
     # The root's own page of torch lists the wheels of all backends, told apart by their local labels.
     page = pages.page("", "torch")
-    released = {each.version: each for each in catalogue.releases}
+    released = {release.version: release for release in catalogue.releases}
     oldest = min(released)
     seen = set() if page is None else page.versions
-    seen |= {each for tag in catalogue.tags if (one := pages.page(tag, "torch")) for each in one.versions}
-    for version in sorted({Version(each.public) for each in seen}, reverse=True):
-        labels = {each.local for each in seen if each.local and Version(each.public) == version}
+    seen |= {
+        version for tag in catalogue.tags if (one := pages.page(tag, "torch")) for version in one.versions
+    }
+    for version in sorted({Version(item.public) for item in seen}, reverse=True):
+        labels = {item.local for item in seen if item.local and Version(item.public) == version}
         if version.is_prerelease or version < oldest:
             continue
         if version not in released:
             said = f"is on the index and not in the catalogue ({', '.join(sorted(labels)) or 'no label'})"
             yield CatalogueDifference(code="release-new", torch=version, backend=None, message=said)
             continue
-        known = {each.local for each in released[version].backends}
+        known = {backend.local for backend in released[version].backends}
         for label in sorted(labels - known):
             said = "is on the index and not in the catalogue"
             yield CatalogueDifference(code="backend-new", torch=version, backend=label, message=said)
@@ -98,20 +103,24 @@ def _of_backend(
     # macOS wheels carry no label.
     labels = {backend.local, None}
     wheels = [
-        each for each in pages.wheels(backend.tag, "torch", release.version) if each.version.local in labels
+        wheel
+        for wheel in pages.wheels(backend.tag, "torch", release.version)
+        if wheel.version.local in labels
     ]
     if not wheels:
         yield differs("backend-missing", "is in the catalogue and not on the index")
         return
-    served = frozenset(name for each in wheels for name in each.platforms)
+    served = frozenset(name for wheel in wheels for name in wheel.platforms)
     for platform in sorted(backend.platforms - served):
         yield differs("platform-missing", f"has no wheel for {platform}", platform)
     for platform in sorted(served - backend.platforms - left_out):
         yield differs("platform-new", f"has wheels for {platform}, which is not listed", platform)
     # macOS takes its wheels from the package index, which is not asked here.
-    for platform in sorted(each for each in backend.platforms & served if not each.startswith("darwin")):
-        here = [each for each in wheels if platform in each.platforms]
-        pythons = frozenset(python for each in here for python in each.pythons)
+    for platform in sorted(
+        platform for platform in backend.platforms & served if not platform.startswith("darwin")
+    ):
+        here = [wheel for wheel in wheels if platform in wheel.platforms]
+        pythons = frozenset(python for item in here for python in item.pythons)
         listed = frozenset(release.pythons_of(backend, platform))
         for python in sorted(listed - pythons, key=by_number):
             yield differs("python-missing", f"has no wheel for Python {python} on {platform}", python)

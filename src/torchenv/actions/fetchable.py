@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -12,6 +11,7 @@ from packaging.version import Version
 from torchenv.errors import ToolFailed
 from torchenv.index.http import Missing
 from torchenv.index.pages import Fetch
+from torchenv.index.together import ask_together
 from torchenv.lockfile.lock import Lock, LockedFile, LockedPackage
 from torchenv.workspace.records import Environment
 from torchenv.workspace.store import Store
@@ -42,14 +42,15 @@ def fetchable(lock: Lock, head: Fetch) -> Fetchable:
 
     A host that does not answer is asked once.
     """
-    packages = [each for each in lock.packages if each.files]
-    first = {_host(each): each for each in packages}
-    with ThreadPoolExecutor(16) as pool:
-        answered = dict(zip(first, pool.map(lambda each: _is_there(each, head), first.values()), strict=True))
-        silent = {host for host, answer in answered.items() if answer is None}
-        there = list(
-            pool.map(lambda each: None if _host(each) in silent else _is_there(each, head), packages)
-        )
+    packages = [package for package in lock.packages if package.files]
+    first = {_host(package): package for package in packages}
+    answered = ask_together(lambda package: _is_there(package, head), first.values(), at_once=16)
+    silent = {host for host, answer in zip(first, answered, strict=True) if answer is None}
+
+    def ask(package: LockedPackage) -> bool | None:
+        return None if _host(package) in silent else _is_there(package, head)
+
+    there = ask_together(ask, packages, at_once=16)
     answers = list(zip(packages, there, strict=True))
     lost = tuple(Lost(package, package.files[0]) for package, found in answers if found is False)
     return Fetchable(lost, unknown=there.count(None))
@@ -63,8 +64,8 @@ def irreplaceable(
     if not path.is_file():
         return f"its lock {path} is gone"
     lock = Lock.parse(path.read_text(encoding="utf-8"), str(path))
-    for each in expiring(lock):
-        say(f"note: {each}")
+    for item in expiring(lock):
+        say(f"note: {item}")
     found = fetchable(lock, head)
     if found.unknown:
         say(f"note: for {found.unknown} packages of {environment} no index said whether they are still there")

@@ -19,6 +19,7 @@ from torchenv.packages import CarriedPackages, companions, refuse_conflicts
 from torchenv.plan import Outcome, Plan
 from torchenv.plan.targets import explain_unsupported, plan_target
 from torchenv.profile.model import Profile, Target
+from torchenv.system.addresses import TorchIndex
 from torchenv.system.disk import Disk
 from torchenv.system.process import side_by_side
 
@@ -40,7 +41,7 @@ class LockOrder:
     catalogue: Catalogue
     catalogue_digest: str
     uv: str
-    torch_index: str | None = None
+    torch_index: TorchIndex | None = None
     package_index: str | None = None
     before: Mapping[str, Lock] = field(default_factory=dict)
     same: bool = False

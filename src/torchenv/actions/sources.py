@@ -10,7 +10,9 @@ from pathlib import Path
 
 from torchenv.errors import IndexFailed, InputError
 from torchenv.index.pages import Download, Fetch, ProjectPage, project
+from torchenv.index.together import ask_together
 from torchenv.lockfile.lock import Lock, LockedFile, LockedPackage
+from torchenv.system.addresses import TorchIndex
 
 # Pages and files that are asked for at the same time.
 TOGETHER = 8
@@ -20,17 +22,18 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """Where to ask in place of the indexes of a lock; `torch` is a root such as https://mirror.example/whl."""
+    """Where to ask in place of the indexes of a lock, and for which backend of torch."""
 
-    torch: str | None = None
+    torch: TorchIndex | None = None
     packages: str | None = None
+    backend: str = ""
 
-    def index_of(self, index: str | None, tag: str) -> str | None:
-        """Return what stands in place of an index; `tag` is the last part of the address of torch's own."""
+    def index_of(self, index: str | None, torch_index: str | None) -> str | None:
+        """Return what stands in place of an index; `torch_index` is that of torch's packages in the lock."""
         if index is None:
             return None
-        if index.rpartition("/")[2] == tag:
-            return f"{self.torch}/{tag}" if self.torch else index
+        if index == torch_index:
+            return (self.torch and self.torch.at(self.backend)) or index
         return self.packages or index
 
 
@@ -39,7 +42,7 @@ def refuse_vanished(lock: Lock, fetch: Fetch, say: Say) -> None:
 
     Raises `IndexFailed` naming all that is gone or was replaced, with what remains; what was yanked is said.
     """
-    pages = _pages([(each, each.index) for each in lock.packages if each.index], fetch)
+    pages = _pages([(package, package.index) for package in lock.packages if package.index], fetch)
     wrong = [said for package, page in pages for said in _wrong(package, page)]
     if wrong:
         raise IndexFailed(
@@ -47,20 +50,30 @@ def refuse_vanished(lock: Lock, fetch: Fetch, say: Say) -> None:
             hint="take it from a mirror or with --wheels DIR, or lock anew: `torchenv lock --upgrade`",
         )
     for package, page in pages:
-        listed = [page.file(each.name) for each in package.files] if page else []
-        if listed and all(each is not None and each.yanked for each in listed):
+        listed = [page.file(file.name) for file in package.files] if page else []
+        if listed and all(item is not None and item.yanked for item in listed):
             say(f"note: {package.name} {package.version} was yanked: `torchenv lock` chooses another")
 
 
-def at_mirror(lock: Lock, mirror: Mirror, tag: str, fetch: Fetch) -> Lock:
+def at_mirror(lock: Lock, mirror: Mirror, fetch: Fetch) -> Lock:
     """Return the same lock with the addresses of a mirror; raises `IndexFailed` where a file differs."""
-    moved = {each.name: mirror.index_of(each.index, tag) for each in lock.packages}
-    asked = [(each, moved[each.name]) for each in lock.packages if moved[each.name] != each.index]
+    torch_index = find_torch_index(lock)
+    moved = {package.name: mirror.index_of(package.index, torch_index) for package in lock.packages}
+    asked = [
+        (package, moved[package.name]) for package in lock.packages if moved[package.name] != package.index
+    ]
     addresses = {file.sha256: file.url for package in lock.packages for file in package.files}
     for package, page in _pages(asked, fetch):
         for file in package.files:
             addresses[file.sha256] = _same_file(file, package, page, moved[package.name])
     return lock.elsewhere(addresses, {name: index for name, index in moved.items() if index})
+
+
+def find_torch_index(lock: Lock) -> str | None:
+    """Return the index of torch's own packages in a lock; None where torch is from the package index."""
+    torch = next((package for package in lock.packages if package.name == "torch"), None)
+    # Only PyTorch's index has wheels with a label: 2.15.0+cu132, 2.15.0+cpu.
+    return torch.index if torch is not None and "+" in (torch.version or "") else None
 
 
 def from_directory(lock: Lock, directory: Path) -> Lock:
@@ -74,14 +87,14 @@ def from_directory(lock: Lock, directory: Path) -> Lock:
         there = [file for file in package.files if (directory / file.name).is_file()]
         if not there:
             missing += [file.name for file in package.files[:1]] or [f"{package.name} (from its repository)"]
-        addresses |= {each.sha256: (directory / each.name).absolute().as_uri() for each in package.files}
+        addresses |= {file.sha256: (directory / file.name).absolute().as_uri() for file in package.files}
     hint = "bring them with `torchenv fetch TARGET DIR` where there is a network"
     if missing:
         raise InputError(f"{directory} does not hold {', '.join(missing)}", hint=hint)
     files = [file for package in lock.packages for file in package.files]
     found = _digests(directory, files)
     damaged = [
-        each.name for each, digest in zip(files, found, strict=True) if digest not in (None, each.sha256)
+        file.name for file, digest in zip(files, found, strict=True) if digest not in (None, file.sha256)
     ]
     if damaged:
         raise InputError(
@@ -96,7 +109,7 @@ def bring(lock: Lock, directory: Path, download: Download, say: Say) -> tuple[Pa
     Raises `IndexFailed` where one cannot be had or is another file, `InputError` for what has no file, and
     where the directory takes none.
     """
-    without = [each.name for each in lock.packages if not each.files]
+    without = [package.name for package in lock.packages if not package.files]
     if without:
         hint = "only released packages can be brought"
         raise InputError(f"{', '.join(without)} comes from a repository and has no file", hint=hint)
@@ -104,21 +117,24 @@ def bring(lock: Lock, directory: Path, download: Download, say: Say) -> tuple[Pa
     try:
         directory.mkdir(parents=True, exist_ok=True)
         found = _digests(directory, files)
-        wanted = [each for each, digest in zip(files, found, strict=True) if digest != each.sha256]
-        size = sum(each.size or 0 for each in wanted)
+        wanted = [file for file, digest in zip(files, found, strict=True) if digest != file.sha256]
+        size = sum(item.size or 0 for item in wanted)
         say(f"bringing {len(wanted)} of {len(files)} files, {size >> 20} MiB")
-        with ThreadPoolExecutor(TOGETHER) as pool:
-            list(pool.map(lambda file: _bring(file, directory, download), wanted))
+        ask_together(lambda file: _bring(file, directory, download), wanted, at_once=TOGETHER)
+    except KeyboardInterrupt:
+        for file in files:
+            _beside(file, directory).unlink(missing_ok=True)
+        raise
     except OSError as error:
         hint = "name another directory, with room for them"
         raise InputError(f"{error.filename or directory}: {error.strerror or error}", hint=hint) from None
-    return tuple(directory / each.name for each in files)
+    return tuple(directory / file.name for file in files)
 
 
 def _bring(file: LockedFile, directory: Path, download: Download) -> None:
-    beside = directory / f".{file.name}.part"
+    beside = _beside(file, directory)
     try:
-        download(file.url, beside)
+        download(file.url, beside, file.size)
         got = _digest(beside)
         if got != file.sha256:
             raise IndexFailed(
@@ -130,17 +146,20 @@ def _bring(file: LockedFile, directory: Path, download: Download) -> None:
         beside.unlink(missing_ok=True)
 
 
+def _beside(file: LockedFile, directory: Path) -> Path:
+    return directory / f".{file.name}.part"
+
+
 def _pages(
     asked: Sequence[tuple[LockedPackage, str | None]], fetch: Fetch
 ) -> list[tuple[LockedPackage, ProjectPage | None]]:
-    with ThreadPoolExecutor(TOGETHER) as pool:
-        pages = pool.map(lambda each: project(each[1] or "", "", each[0].name, fetch), asked)
-        return [(package, page) for (package, _), page in zip(asked, pages, strict=True)]
+    pages = ask_together(lambda one: project(one[1] or "", one[0].name, fetch), asked, at_once=TOGETHER)
+    return [(package, page) for (package, _), page in zip(asked, pages, strict=True)]
 
 
 def _wrong(package: LockedPackage, page: ProjectPage | None) -> Iterator[str]:
     what = f"{package.name}=={package.version}"
-    listed = {each.name: page.file(each.name) if page else None for each in package.files}
+    listed = {file.name: page.file(file.name) if page else None for file in package.files}
     if package.files and not any(listed.values()):
         first = package.files[0]
         remain = sorted(page.versions, reverse=True) if page else []

@@ -11,6 +11,7 @@ from torchenv.host.model import Host
 from torchenv.lockfile.lockset import LockSet
 from torchenv.plan.targets import Fit, best, fits
 from torchenv.plan.values import Question
+from torchenv.system.addresses import TorchIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,9 @@ class NodeTarget:
     refusal: NothingSuits | None = None
 
 
-def choose_target(locked: LockSet, ask: Question, named: str | None, *, torch_index: str | None) -> Fit:
+def choose_target(
+    locked: LockSet, ask: Question, named: str | None, *, torch_index: TorchIndex | None
+) -> Fit:
     """Return the target for a host: the one that was named, if it fits, else the best that does.
 
     `ask` carries the host and the wish of the profile. Raises `NothingSuits` with the reasons.
@@ -46,7 +49,12 @@ def choose_target(locked: LockSet, ask: Question, named: str | None, *, torch_in
 
 
 def choose_for_hosts(
-    locked: LockSet, ask: Question, hosts: Mapping[str, Host], named: str | None, *, torch_index: str | None
+    locked: LockSet,
+    ask: Question,
+    hosts: Mapping[str, Host],
+    named: str | None,
+    *,
+    torch_index: TorchIndex | None,
 ) -> tuple[NodeTarget, ...]:
     """Return the target that each of several machines would take, in the order in which they are given."""
     found = []
@@ -60,7 +68,7 @@ def choose_for_hosts(
     return tuple(found)
 
 
-def _find_named(locked: LockSet, ask: Question, named: str, torch_index: str | None) -> Fit:
+def _find_named(locked: LockSet, ask: Question, named: str, torch_index: TorchIndex | None) -> Fit:
     target = locked.target(named)
     if target.torch is None:
         raise NothingSuits(f"target `{named}` has no lock: {target.unsupported}")

@@ -21,13 +21,14 @@ UNTOLD = frozenset({"release-new", "backend-new"})
 
 def corrections(catalogue: Catalogue, differences: Iterable[CatalogueDifference]) -> dict[str, Any]:
     """Turn differences into entries for a catalogue that is laid over this one; empty where none can be."""
-    told = [each for each in differences if each.code not in UNTOLD]
-    releases = {each.version: each for each in catalogue.releases}
-    versions = dict.fromkeys(each.torch for each in told)
+    told = [difference for difference in differences if difference.code not in UNTOLD]
+    releases = {release.version: release for release in catalogue.releases}
+    versions = dict.fromkeys(command.torch for command in told)
     each_release = (
-        _release(releases[version], [each for each in told if each.torch == version]) for version in versions
+        _release(releases[version], [command for command in told if command.torch == version])
+        for version in versions
     )
-    entries = [each for each in each_release if len(each) > 1]
+    entries = [item for item in each_release if len(item) > 1]
     return {"schema": SCHEMA, "release": entries} if entries else {}
 
 
@@ -59,9 +60,9 @@ def _release(release: Release, told: list[CatalogueDifference]) -> dict[str, Any
 
 def _backends(release: Release, told: list[CatalogueDifference]) -> Iterator[dict[str, Any]]:
     for backend in release.backends:
-        mine = [each for each in told if each.backend == backend.tag]
+        mine = [command for command in told if command.backend == backend.tag]
         entry: dict[str, Any] = {"tag": backend.tag}
-        if any(each.code == "backend-missing" for each in mine):
+        if any(item.code == "backend-missing" for item in mine):
             entry["platforms"] = []
         elif changed := _find_change(backend.platforms, mine, "platform"):
             entry["platforms"] = changed
@@ -74,14 +75,14 @@ def _backends(release: Release, told: list[CatalogueDifference]) -> Iterator[dic
 
 def _companions(release: Release, told: list[CatalogueDifference]) -> Iterator[dict[str, Any]]:
     for companion in release.companions.values():
-        mine = [each for each in told if each.subject == companion.name]
+        mine = [command for command in told if command.subject == companion.name]
         if not mine:
             continue
-        there = {str(each.backend) for each in mine if each.code == "companion-new"}
-        gone = {str(each.backend) for each in mine if each.code == "companion-missing"}
+        there = {str(item.backend) for item in mine if item.code == "companion-new"}
+        gone = {str(item.backend) for item in mine if item.code == "companion-missing"}
         known = companion.backends
         if known is None:
-            known = frozenset(each.tag for each in release.backends) - companion.missing
+            known = frozenset(backend.tag for backend in release.backends) - companion.missing
         yield {
             "name": companion.name,
             "backends": sorted((known | there) - gone),
@@ -90,10 +91,12 @@ def _companions(release: Release, told: list[CatalogueDifference]) -> Iterator[d
 
 
 def _find_change(listed: Iterable[str], told: list[CatalogueDifference], kind: str) -> list[str] | None:
-    new = {each.subject for each in told if each.code == f"{kind}-new" and each.subject}
+    new = {command.subject for command in told if command.code == f"{kind}-new" and command.subject}
     # A Python that one platform lacks and another has stays listed: the index is asked before a build.
     missing = (
-        {each.subject for each in told if each.code == f"{kind}-missing"} if kind == "platform" else set()
+        {command.subject for command in told if command.code == f"{kind}-missing"}
+        if kind == "platform"
+        else set()
     )
     if not new and not missing:
         return None

@@ -36,16 +36,18 @@ def parse(table: Table) -> Catalogue:
     index = table.table("index")
     names = table.table("names")
     parts = _Parts(
-        floors={each.name: each for each in _floors(table.table("driver-floor"))},
+        floors={floor.name: floor for floor in _floors(table.table("driver-floor"))},
         paired=table.table("driver-paired"),
         rules=tuple(sorted(map(_rule, table.tables("kernel-rule")), key=_reach)),
     )
-    releases = (_release(each, parts) for each in table.tables("release"))
+    releases = (_release(item, parts) for item in table.tables("release"))
     return Catalogue(
         compiled=table.get("compiled", str),
         index_root=index.get("root", str),
-        releases=tuple(sorted(releases, key=lambda each: each.version, reverse=True)),
-        generations=tuple(sorted(map(_generation, table.tables("generation")), key=lambda each: each.below)),
+        releases=tuple(sorted(releases, key=lambda release: release.version, reverse=True)),
+        generations=tuple(
+            sorted(map(_generation, table.tables("generation")), key=lambda table: table.below)
+        ),
         capabilities=_by_platform(table.table("capabilities")),
         no_wheels=_texts(table.table("no-wheels")),
         nvidia_names={
@@ -96,8 +98,8 @@ def _release(table: Table, parts: _Parts) -> Release:
         package_index=_texts(table.table("package-index")),
         download_mib={key: table.table("download-mib").get(key, int) for key in table.table("download-mib")},
         longest_path=table.maybe("longest-path", int),
-        backends=tuple(_backend(each, parts) for each in table.tables("backend")),
-        companions={each.name: each for each in map(_companion, table.tables("companion"))},
+        backends=tuple(_backend(item, parts) for item in table.tables("backend")),
+        companions={item.name: item for item in map(_companion, table.tables("companion"))},
         breaks=table.strings("breaks"),
     )
 
@@ -131,7 +133,7 @@ def _needs(table: Table, parts: _Parts) -> Needs:
             floor = table.get("driver-floor", str)
             if floor not in parts.floors:
                 raise table.wrong("driver-floor", f"{floor!r} is not described", nearest(floor, parts.floors))
-            rule = next((each for each in parts.rules if each.below is None or version < each.below), None)
+            rule = next((rule for rule in parts.rules if rule.below is None or version < rule.below), None)
             if rule is None:
                 raise table.wrong("cuda", f"no kernel rule covers CUDA {version}")
             paired = parts.paired.maybe(str(version), str)
@@ -165,8 +167,8 @@ def _floors(table: Table) -> Iterable[DriverFloor]:
     for name in table:
         by_system = table.table(name)
         by_system.only({"linux", "windows", "tegra", "source"})
-        systems = [each for each in by_system if each != "source"]
-        yield DriverFloor(name=name, by_system={each: _version(by_system, each) for each in systems})
+        systems = [item for item in by_system if item != "source"]
+        yield DriverFloor(name=name, by_system={system: _version(by_system, system) for system in systems})
 
 
 def _generation(table: Table) -> Generation:
@@ -195,13 +197,13 @@ def _reach(rule: KernelRule) -> tuple[bool, Version]:
 
 def _pairs(table: Table) -> Mapping[Capability, frozenset[Capability]]:
     return {
-        _capability(table, code): frozenset(_capability(table, each) for each in table.strings(code))
+        _capability(table, code): frozenset(_capability(table, string) for string in table.strings(code))
         for code in table
     }
 
 
 def _by_platform(table: Table) -> Mapping[str, tuple[Capability, ...]]:
-    return {key: tuple(_capability(table, each) for each in table.strings(key)) for key in table}
+    return {key: tuple(_capability(table, string) for string in table.strings(key)) for key in table}
 
 
 def _capability(table: Table, text: str) -> Capability:

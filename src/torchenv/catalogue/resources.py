@@ -103,11 +103,11 @@ def lay_over(base: Mapping[str, Any], own: Mapping[str, Any], place: str = "") -
 def _match_entries(
     base: list[dict[str, Any]], own: list[dict[str, Any]], identity: str
 ) -> list[dict[str, Any]]:
-    merged = {each.get(identity): each for each in base}
-    for each in own:
-        merged[each.get(identity)] = lay_over(merged.get(each.get(identity), {}), each)
+    merged = {item.get(identity): item for item in base}
+    for item in own:
+        merged[item.get(identity)] = lay_over(merged.get(item.get(identity), {}), item)
     return list(merged.values())
 
 
 def _are_tables(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)

@@ -79,5 +79,4 @@ def _update(context: Context) -> int:
 def _differences(context: Context) -> tuple[CatalogueDifference, ...]:
     from torchenv.actions.catalogue import check
 
-    root = context.environ.get("TORCHENV_TORCH_INDEX") or context.profile.index.torch
-    return check(context.catalogue, context.fetch, root=root)
+    return check(context.catalogue, context.fetch, context.mirrors.torch)

@@ -15,17 +15,21 @@ from torchenv.cli.settings import project_directory, workspace
 from torchenv.errors import InputError, WorkspaceError
 
 if TYPE_CHECKING:
+    from torchenv.actions.ask_index import IndexQuery
     from torchenv.actions.ports import Ports
     from torchenv.actions.remove import Irreplaceable
     from torchenv.actions.switch import Outside
     from torchenv.catalogue import Catalogue
     from torchenv.host.model import Host
     from torchenv.index.http import Network
+    from torchenv.index.logins import Logins
+    from torchenv.index.mirrors import Mirrors
     from torchenv.index.pages import Fetch
     from torchenv.installers import Installer
     from torchenv.installers.inherited import Inherited
     from torchenv.plan import Known, Lifeboat, Plan
     from torchenv.profile.model import Profile
+    from torchenv.system.addresses import TorchIndex
     from torchenv.system.process import Programs, Runner
     from torchenv.system.processes import Running
     from torchenv.workspace.records import Environment
@@ -229,12 +233,27 @@ class Context:
         """The way to the indexes, the same as that of the programs that are started."""
         from torchenv.index.http import Network
 
-        environ = self._programs.environ
-        return Network(
-            certificates=environ.get("SSL_CERT_FILE"),
-            logins=environ.get("NETRC"),
-            proxies=_proxies(environ) if "PIP_PROXY" in environ else None,
+        return Network.of(self._programs.environ, logins=self.logins)
+
+    @cached_property
+    def logins(self) -> Logins:
+        """The logins of this run: those in variables, netrc's, keyring's."""
+        from torchenv.index.http import netrc_path
+        from torchenv.index.logins import Logins
+
+        return Logins(
+            given=self.mirrors.logins,
+            netrc=netrc_path(self.environ, self.home),
+            named=self.mirrors.named,
+            run=self.run,
         )
+
+    @cached_property
+    def mirrors(self) -> Mirrors:
+        """What stands in place of the default indexes: the variables, else the profile."""
+        from torchenv.index.mirrors import Mirrors
+
+        return Mirrors.of(self.environ, self.profile.index)
 
     @cached_property
     def fetch(self) -> Fetch:
@@ -250,9 +269,29 @@ class Context:
 
         return fetcher(self.network, method="HEAD")
 
-    def torch_index(self, profile: Profile) -> str | None:
-        """The root in place of PyTorch's own index, if one is set."""
-        return self.environ.get("TORCHENV_TORCH_INDEX", "").rstrip("/") or profile.index.torch
+    def torch_index(self, profile: Profile) -> TorchIndex | None:
+        """What stands in place of PyTorch's own index, if anything is set."""
+        from torchenv.index.mirrors import Mirrors
+
+        return Mirrors.of(self.environ, profile.index).torch
+
+    def query_indexes(self, *, is_plan: bool) -> IndexQuery:
+        """Return how the indexes are asked: a plan waits two seconds, and believes an answer for an hour."""
+        from torchenv.actions.ask_index import PLAN_SECONDS, IndexMemory, IndexQuery
+
+        text = self.store.read_index_answers()
+        return IndexQuery(
+            network=self.network.within(PLAN_SECONDS) if is_plan else self.network,
+            memory=IndexMemory.parse(text, self.now(), is_believed=is_plan),
+            pythons=self.pythons,
+            named_by_user=self.mirrors.hosts,
+            is_impatient=is_plan,
+        )
+
+    def remember(self, query: IndexQuery) -> None:
+        """Keep what the indexes answered for the plans of the next hour, where there is a workspace."""
+        if query.memory is not None:
+            self.store.write_index_answers(query.memory.write())
 
     @cached_property
     def pythons(self) -> str:
@@ -264,8 +303,7 @@ class Context:
     @cached_property
     def package_index(self) -> str | None:
         """The index in place of the default package index, if one is set."""
-        named = self.environ.get("TORCHENV_PACKAGE_INDEX", "").rstrip("/")
-        return named or self.profile.index.packages
+        return self.mirrors.packages
 
     @cached_property
     def installer(self) -> Installer:
@@ -280,7 +318,7 @@ class Context:
             case "pip":
                 from torchenv.installers.pip import Pip
 
-                return Pip(self.run, locker=self._uv())
+                return Pip(self.run, locker=self._uv(), logins=self.logins)
             case other:
                 raise InputError(f"there is no installer {other!r}", hint="TORCHENV_INSTALLER is uv or pip")
 
@@ -303,7 +341,9 @@ class Context:
         from torchenv.installers.uv import Uv, uv_program
 
         link_mode = self.profile.install.link_mode
-        return Uv(self.run, program=uv_program(), link_mode=link_mode, offline=self._offline)
+        return Uv(
+            self.run, program=uv_program(), link_mode=link_mode, offline=self._offline, logins=self.logins
+        )
 
     @cached_property
     def _offline(self) -> bool:
@@ -419,14 +459,6 @@ class Context:
         from platformdirs import user_data_path
 
         return user_data_path("torchenv", appauthor=False)
-
-
-def _proxies(environ: Mapping[str, str]) -> dict[str, str]:
-    named = {each: environ.get(f"{each}_proxy", environ.get(f"{each.upper()}_PROXY")) for each in _SCHEMES}
-    return {scheme: proxy for scheme, proxy in named.items() if proxy}
-
-
-_SCHEMES = ("http", "https")
 
 
 def read_text(path: Path, what: str) -> str:

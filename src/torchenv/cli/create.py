@@ -78,7 +78,9 @@ def _decide(question: Question, context: Context) -> Plan:
     if not question.wish.offline and plan.outcome is not Outcome.BLOCKED:
         from torchenv.actions.ask_index import replan_with_index
 
-        plan = replan_with_index(plan, question, context.fetch, context.run, pythons=context.pythons)
+        query = context.query_indexes(is_plan=context.arguments.dry_run)
+        plan = replan_with_index(plan, question, query)
+        context.remember(query)
     if plan.build is not None and context.arguments.host:
         # The devices of another machine are not here to compute on.
         return replace(plan, build=replace(plan.build, unproven=True))

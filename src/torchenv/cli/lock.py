@@ -127,15 +127,18 @@ def _rewrite_to_mirror(project: Project, context: Context) -> int:
     from torchenv.actions.lock import Locked, write
     from torchenv.actions.sources import Mirror, at_mirror
     from torchenv.render.lock import describe_locked, encode_locked
+    from torchenv.system.addresses import TorchIndex
     from torchenv.system.disk import Disk
 
     found, root = project.require_lock_set(), context.arguments.mirror.rstrip("/")
-    mirror = Mirror(torch=f"{root}/whl", packages=f"{root}/simple")
     before = {each.name: project.lock(each) for each in found.targets if each.lock}
     locks, targets = {}, []
     for target in found.targets:
         if target.lock is not None:
-            lock = at_mirror(before[target.name], mirror, target.backend or "", context.fetch)
+            mirror = Mirror(
+                torch=TorchIndex(f"{root}/whl"), packages=f"{root}/simple", backend=target.backend or ""
+            )
+            lock = at_mirror(before[target.name], mirror, context.fetch)
             locks[target.name] = lock
             target = replace(target, lock=lock.digest)  # noqa: PLW2901
         targets.append(target)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from torchenv.errors import InputError
 from torchenv.host.model import Capability
+from torchenv.index.mirrors import Mirrors
 from torchenv.plan import Wish
 from torchenv.plan.python import is_path, is_version
 from torchenv.profile.model import INSTALLERS, PREFERENCES, Profile
@@ -67,7 +68,7 @@ def wish(arguments: Namespace, environ: Mapping[str, str], profile: Profile) -> 
         accept_override=arguments.accept_override,
         offline=arguments.offline,
         distributed=profile.checkpoints.distributed,
-        torch_index=environ.get("TORCHENV_TORCH_INDEX", "").rstrip("/") or profile.index.torch,
+        torch_index=Mirrors.of(environ, profile.index).torch,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections import Counter
 
 from torchenv.cli.context import Context
@@ -14,7 +14,8 @@ from torchenv.plan import Outcome, Question, Wish, resolve
 def options(parser: ArgumentParser) -> None:
     """Declare what the command takes."""
     add_choice(parser, hosts=True)
-    parser.add_argument("--online", action="store_true", help="ask the index whether it has what is planned")
+    # What was asked for by name once happens by itself now.
+    parser.add_argument("--online", action="store_true", help=SUPPRESS)
     parser.add_argument(
         "--audit", metavar="PATH", action="append", help="weigh in the advice what an audit of PATH finds"
     )
@@ -22,7 +23,7 @@ def options(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace, context: Context) -> int:
-    """Plan and print; nothing is changed, and without `--online` no network is asked."""
+    """Plan and print; nothing is changed. The index is asked, unless it is for a host file or `--offline`."""
     _tell_version_from_hosts(arguments, context)
     asked = wish(arguments, context.environ, context.profile)
     if arguments.host and len(arguments.host) > 1:
@@ -34,10 +35,12 @@ def run(arguments: Namespace, context: Context) -> int:
         known=context.gather_known(_findings(arguments)),
     )
     plan = resolve(question)
-    if arguments.online:
+    if not (asked.offline or arguments.host) and plan.outcome is not Outcome.BLOCKED:
         from torchenv.actions.ask_index import replan_with_index
 
-        plan = replan_with_index(plan, question, context.fetch, context.run, pythons=context.pythons)
+        query = context.query_indexes(is_plan=True)
+        plan = replan_with_index(plan, question, query)
+        context.remember(query)
     plan = context.add_warnings(plan)
     if arguments.json:
         context.print_json(plan.to_document())

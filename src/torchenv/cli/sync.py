@@ -144,6 +144,7 @@ def _build(fit: Fit, lock: Lock, project: Project, ports: Ports, context: Contex
 def _ports(lock: Lock, target: LockedTarget, context: Context) -> Ports:
     """Return the ports, with an installer that takes the files from where the user says they are."""
     from torchenv.actions.sources import Mirror, at_mirror, from_directory, refuse_vanished
+    from torchenv.index.mirrors import Mirrors
     from torchenv.installers.moved import RelocatedInstaller
 
     ports = context.ports
@@ -152,12 +153,11 @@ def _ports(lock: Lock, target: LockedTarget, context: Context) -> Ports:
         return replace(ports, installer=RelocatedInstaller(ports.installer, lambda _: elsewhere))
     if context.arguments.offline:
         return ports
-    mirror = Mirror(
-        torch=context.environ.get("TORCHENV_TORCH_INDEX", "").rstrip("/") or None,
-        packages=context.environ.get("TORCHENV_PACKAGE_INDEX", "").rstrip("/") or None,
-    )
-    if mirror != Mirror():
-        elsewhere = at_mirror(lock, mirror, target.backend or "", context.fetch)
+    # The profile's mirrors are in the lock already.
+    named = Mirrors.of(context.environ)
+    if named.torch or named.packages:
+        mirror = Mirror(torch=named.torch, packages=named.packages, backend=target.backend or "")
+        elsewhere = at_mirror(lock, mirror, context.fetch)
         return replace(ports, installer=RelocatedInstaller(ports.installer, lambda _: elsewhere))
     refuse_vanished(lock, context.fetch, context.say)
     return ports

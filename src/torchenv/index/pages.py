@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urljoin, urlsplit
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from torchenv.errors import ToolFailed
+from torchenv.errors import IndexFailed, InputError
 from torchenv.host.model import architecture
-from torchenv.index.http import Missing, Network, without_login
+from torchenv.index.http import Missing, Network
+from torchenv.system.addresses import mask_logins
+from torchenv.system.documents import Table
 
 if TYPE_CHECKING:
     from packaging.tags import Tag
@@ -27,8 +29,12 @@ _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+h
 # Gives the text behind a URL; raises `ToolFailed` where nothing that counts as an answer came.
 Fetch = Callable[[str], str | Missing]
 
-# Writes the file behind a URL; raises `IndexFailed` where it cannot be had whole.
-Download = Callable[[str, Path], None]
+# Writes the file behind a URL, of a size if that is known; raises `IndexFailed` where it cannot be had whole.
+Download = Callable[[str, Path, int | None], None]
+
+
+class NotAnIndex(IndexFailed):
+    """Something answers that is no package index, such as the page on which a network asks to log in."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,14 +56,14 @@ class Wheel:
     def pythons(self) -> frozenset[str]:
         """The Pythons that its tags name one by one, such as `3.12` or `3.14t`."""
         named = (_python(tag) for tag in self.tags)
-        return frozenset(each for each in named if each is not None)
+        return frozenset(item for item in named if item is not None)
 
     def fits(self, python: str, platform: str) -> bool:
         """Return whether it installs for a Python such as `3.14t` on a platform such as `linux-x86_64`."""
         if self.requires_python and python.rstrip("t") not in self.requires_python:
             return False
         here = (tag for tag in self.tags if {platform, "any"} & _platforms(tag.platform))
-        return any(_runs(tag, python) for tag in here)
+        return any((tag.interpreter, tag.abi) in _runnable(python) for tag in here)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,92 +88,98 @@ class ProjectPage:
     @cached_property
     def versions(self) -> frozenset[Version]:
         """All versions that there are wheels of, each with its local label."""
-        return frozenset(each.version for each in self.wheels)
+        return frozenset(wheel.version for wheel in self.wheels)
 
     def of(self, version: Version) -> tuple[Wheel, ...]:
         """Return the wheels that `==version` matches: without a local label it takes any."""
-        return tuple(each for each in self.wheels if version in {each.version, _public(each.version)})
+        return tuple(wheel for wheel in self.wheels if version in {wheel.version, _public(wheel.version)})
 
     def has(self, version: Version, *, python: str, platform: str) -> bool:
         """Return whether a wheel that `==version` matches installs for this Python and platform."""
-        return any(each.fits(python, platform) for each in self.of(version))
+        return any(item.fits(python, platform) for item in self.of(version))
 
     @classmethod
     def parse(cls, text: str, url: str, name: str) -> ProjectPage:
         """Read a simple page, HTML (PEP 503) or JSON (PEP 691); raises `ToolFailed` for neither."""
         files = _json_files(text, url) if text.lstrip().startswith("{") else _html_files(text, url)
-        wheels = (_wheel(each, name) for each in files)
-        usable = tuple(each for each in wheels if each is not None and not each.yanked)
+        wheels = (_wheel(item, name) for item in files)
+        usable = tuple(wheel for wheel in wheels if wheel is not None and not wheel.yanked)
         return cls(url=url, wheels=usable, files=tuple(files))
 
     def file(self, name: str) -> ListedFile | None:
         """Find a file by its name, a yanked one too."""
-        return next((each for each in self.files if each.filename == name), None)
+        return next((item for item in self.files if item.filename == name), None)
 
 
-def project(root: str, tag: str, name: str, fetch: Fetch) -> ProjectPage | None:
-    """Read a project's page on the index `{root}/{tag}`; None where the index has none.
+def project(index: str, name: str, fetch: Fetch) -> ProjectPage | None:
+    """Read a project's page on an index; None where the index has none.
 
-    An empty tag asks the root itself, where PyTorch lists the wheels of all backends together.
-    Raises `ToolFailed` where the index cannot be reached.
+    Raises `ToolFailed` where the index cannot be reached, or something else answers.
     """
-    index = f"{root.rstrip('/')}/{tag}".rstrip("/")
-    url = f"{index}/{canonicalize_name(name)}/"
+    url = f"{index.rstrip('/')}/{canonicalize_name(name)}/"
     text = fetch(url)
     return None if isinstance(text, Missing) else ProjectPage.parse(text, url, name)
 
 
-_NETWORK = Network()
-
-
-def fetcher(network: Network = _NETWORK, *, method: str = "GET") -> Fetch:
+def fetcher(network: Network, *, method: str = "GET") -> Fetch:
     """Make the `Fetch` of the real network; with `HEAD` it only looks whether something is there."""
     return lambda url: network.text(url, _ACCEPT, method)
 
 
 def _json_files(text: str, url: str) -> list[ListedFile]:
-    from urllib.parse import urljoin
-
     try:
-        files: list[dict[str, Any]] = json.loads(text)["files"]
+        document = Table.from_json(text, url)
+        document.get("files", list)
         return [
             ListedFile(
-                filename=str(each["filename"]),
-                url=urljoin(url, each["url"]),
-                requires_python=each.get("requires-python"),
-                yanked=each.get("yanked", False) is not False,
-                sha256=each.get("hashes", {}).get("sha256"),
+                filename=file.get("filename", str),
+                url=urljoin(url, file.get("url", str)),
+                requires_python=file.raw().get("requires-python") and file.get("requires-python", str),
+                yanked=file.raw().get("yanked", False) is not False,
+                sha256=file.table("hashes").maybe("sha256", str),
             )
-            for each in files
+            for file in document.tables("files")
         ]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise ToolFailed(f"the index page {without_login(url)} is not what PEP 691 describes") from None
+    except (InputError, ValueError, TypeError, AttributeError, RecursionError):
+        raise IndexFailed(f"the index page {mask_logins(url)} is not what PEP 691 describes") from None
 
 
 def _html_files(text: str, url: str) -> list[ListedFile]:
-    from html import unescape
-    from urllib.parse import unquote, urljoin
-
     # <a href="/whl/cu132/torch-2.15.0%2Bcu132-cp312-cp312-win_amd64.whl#sha256=…"
     #    data-requires-python="&gt;=3.11">…</a>
+    from torchenv.index.anchors import read_anchors
+
+    page = read_anchors(text)
     found = []
-    for anchor in re.findall(r"<a\s([^>]*)>", text, re.IGNORECASE):
-        given = {key.lower(): unescape(quoted[1:-1]) for key, quoted in _ATTRIBUTE.findall(anchor)}
+    for given in page.anchors:
         address, _, fragment = given.get("href", "").partition("#")
-        filename = unquote(address.partition("?")[0].rstrip("/").rpartition("/")[2])
+        if not address:
+            continue
+        try:
+            joined = urljoin(urljoin(url, page.base or ""), address)
+            filename = unquote(urlsplit(joined).path.rstrip("/").rpartition("/")[2])
+        except ValueError:
+            # http://[broken
+            continue
         found.append(
             ListedFile(
                 filename=filename,
-                url=urljoin(url, address),
-                requires_python=given.get("data-requires-python"),
-                yanked="data-yanked" in anchor.lower(),
+                url=joined,
+                requires_python=given.get("data-requires-python") or None,
+                yanked="data-yanked" in given,
                 sha256=fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else None,
             )
+        )
+    if text.strip() and not page.is_index and not any(_is_file_of_package(file.filename) for file in found):
+        raise NotAnIndex(
+            f"{mask_logins(url)} answers with a web page that lists no files: it is no package index",
+            hint="check the address, and whether this network asks to log in first",
         )
     return found
 
 
-_ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*("[^"]*"|'[^']*')""")
+def _is_file_of_package(filename: str) -> bool:
+    return filename.endswith((".whl", ".tar.gz", ".zip", ".tar.bz2", ".egg", ".metadata"))
 
 
 def _wheel(file: ListedFile, name: str) -> Wheel | None:
@@ -195,7 +207,7 @@ def _platforms(tag: str) -> set[str]:
     system, machine = match.groups()
     if system == "macosx":
         machines = ["arm64", "x86_64"] if machine == "universal2" else [machine]
-        return {f"darwin-{each}" for each in machines}
+        return {f"darwin-{machine}" for machine in machines}
     if system == "win":
         return {f"windows-{'arm64' if machine == 'arm64' else architecture(machine)}"}
     return {f"linux-{machine}"}
@@ -209,15 +221,18 @@ def _python(tag: Tag) -> str | None:
     return f"3.{match[1]}{'t' if tag.abi.endswith('t') else ''}"
 
 
-def _runs(tag: Tag, python: str) -> bool:
-    named = _python(tag)
-    if named is not None:
-        return named == python
-    if tag.interpreter == "py3":
-        return tag.abi == "none"
-    since = re.fullmatch(r"cp3(\d+)", tag.interpreter)
-    wanted = "abi3t" if python.endswith("t") else "abi3"
-    return since is not None and tag.abi == wanted and Version(python.rstrip("t")) >= Version(f"3.{since[1]}")
+@cache
+def _runnable(python: str) -> frozenset[tuple[str, str]]:
+    """Return the pairs of interpreter and ABI that a Python such as `3.14t` installs."""
+    from packaging.tags import compatible_tags, cpython_tags
+
+    major, minor = map(int, python.rstrip("t").split("."))
+    interpreter = f"cp{major}{minor}"
+    abi = f"{interpreter}t" if python.endswith("t") else interpreter
+    # Which platform it is, is looked at apart: of a machine that is planned for, no libc may be known.
+    native = cpython_tags((major, minor), abis=[abi], platforms=["any"])
+    pure = compatible_tags((major, minor), interpreter=interpreter, platforms=["any"])
+    return frozenset((tag.interpreter, tag.abi) for tag in (*native, *pure))
 
 
 def _public(version: Version) -> Version:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from datetime import date
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from torchenv.profile.model import PrivateIndex
 
 if TYPE_CHECKING:
     from torchenv.lockfile.lock import Lock
@@ -25,7 +28,9 @@ class LockRequest:
     macOS that is to be served. Files uploaded on `exclude_newer` or later are left out, torch's
     family aside, since PyTorch's index gives no dates. `kept` is the text of the lock that was made
     before: its versions stay where they still fit, but for the names in `upgrade` and for what was
-    yanked since. `bound` are names of `family` that the same request is known to need.
+    yanked since. `bound` are names of `family` that the same request is known to need. `private` are
+    indexes of one's own, each bound to names. Without `builds` nothing is built from source, nor is a folder
+    or a repository looked at.
     """
 
     requirements: tuple[str, ...]
@@ -43,6 +48,24 @@ class LockRequest:
     kept: str | None = None
     upgrade: frozenset[str] = frozenset()
     bound: frozenset[str] = frozenset()
+    private: tuple[PrivateIndex, ...] = ()
+    builds: bool = True
+
+    def home_of(self, name: str) -> str | None:
+        """Return the name in `homes` of the index that a package comes from alone; None if it has none."""
+        for number, index in enumerate(self.private, start=1):
+            if any(fnmatchcase(name, pattern) for pattern in index.packages):
+                return f"private-{number}"
+        if self.torch_index and (name in self.family or name in map(name_of, self.requirements)):
+            return "torch"
+        return None
+
+    @property
+    def homes(self) -> dict[str, str]:
+        """The indexes that hold packages of their own, by name, with their addresses."""
+        found = {"torch": self.torch_index} if self.torch_index else {}
+        private = {f"private-{number}": index.url for number, index in enumerate(self.private, start=1)}
+        return {**found, **private}
 
 
 class Installer(Protocol):

@@ -42,7 +42,7 @@ class Inherited:
         """Those of the ignored that would have led to another index."""
         # PIP_EXTRA_INDEX_URL, UV_FIND_LINKS; `extra-index-url in /etc/pip.conf`
         named = re.compile(r"index|find.links", re.IGNORECASE)
-        return tuple(each for each in self.ignored if named.search(each.partition(" in ")[0]))
+        return tuple(item for item in self.ignored if named.search(item.partition(" in ")[0]))
 
     def forbidding(self, requirements: Sequence[str]) -> tuple[Constraint, ...]:
         """Return the constraints that no planned requirement (name==version) could be installed under.
@@ -50,9 +50,9 @@ class Inherited:
         torchenv does not obey them, but whoever set them meant something by it.
         """
         return tuple(
-            each
-            for each in self.constraints
-            if any(_forbids(each.requirement, wanted) for wanted in requirements)
+            constraint
+            for constraint in self.constraints
+            if any(_forbids(constraint.requirement, wanted) for wanted in requirements)
         )
 
 
@@ -76,12 +76,12 @@ def read_inherited(environ: Mapping[str, str], read: ReadText, *, system: str, h
             elif key not in _MANNERS:
                 said.append(f"{key} in {path}")
             if key == "constraint":
-                constraints += (each for name in value.split() for each in _lines(Path(name), read))
+                constraints += (line for name in value.split() for line in _lines(Path(name), read))
     for path in uv_files(environ, system=system, home=home):
         for key, value in _uv_settings(path, read).items():
             said.append(f"{key} in {path}")
             if key == "constraint-dependencies" and isinstance(value, list):
-                constraints += (Constraint(str(path), str(each)) for each in value)
+                constraints += (Constraint(str(path), str(item)) for item in value)
     return Inherited(tuple(said), tuple(constraints), network)
 
 
@@ -113,7 +113,7 @@ def pip_files(environ: Mapping[str, str], *, system: str, home: Path) -> tuple[P
             machine = [Path("/Library/Application Support/pip/pip.conf")]
             user.append(home / "Library" / "Application Support" / "pip" / "pip.conf")
         else:
-            machine = [each / "pip" / "pip.conf" for each in _config_dirs(environ)]
+            machine = [item / "pip" / "pip.conf" for item in _config_dirs(environ)]
             machine.append(Path("/etc/pip.conf"))
     named = environ.get("PIP_CONFIG_FILE")
     return (*machine, *user, *((Path(named),) if named else ()))
@@ -125,7 +125,7 @@ def uv_files(environ: Mapping[str, str], *, system: str, home: Path) -> tuple[Pa
         machine = [Path(environ.get("PROGRAMDATA", "C:/ProgramData")) / "uv" / "uv.toml"]
         user = Path(environ.get("APPDATA", home / "AppData" / "Roaming")) / "uv" / "uv.toml"
     else:
-        machine = [each / "uv" / "uv.toml" for each in (*_config_dirs(environ), Path("/etc"))]
+        machine = [item / "uv" / "uv.toml" for item in (*_config_dirs(environ), Path("/etc"))]
         user = _config_home(environ, home) / "uv" / "uv.toml"
     named = environ.get("UV_CONFIG_FILE")
     return (*machine, user, *((Path(named),) if named else ()))
@@ -136,7 +136,7 @@ def _config_home(environ: Mapping[str, str], home: Path) -> Path:
 
 
 def _config_dirs(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    return tuple(Path(each) for each in (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":") if each)
+    return tuple(Path(part) for part in (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":") if part)
 
 
 def _pip_settings(path: Path, read: ReadText) -> dict[str, str]:
@@ -184,5 +184,5 @@ def _forbids(constraint: str, wanted: str) -> bool:
         return False
     if canonicalize_name(limit.name) != canonicalize_name(planned.name):
         return False
-    pins = [each.version for each in planned.specifier if each.operator == "=="]
+    pins = [item.version for item in planned.specifier if item.operator == "=="]
     return any(not limit.specifier.contains(version, prereleases=True) for version in pins)

@@ -6,12 +6,15 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from torchenv.errors import InputError
+from torchenv.index.logins import Logins
 from torchenv.installers import Installer, LockRequest, interpreter_in
 from torchenv.installers.trouble import explain_failure
 from torchenv.lockfile.lock import Lock
+from torchenv.system.addresses import join_login
 from torchenv.system.process import Command, Runner
 
 
@@ -22,9 +25,10 @@ class Pip:
     elsewhere, for a Python that is here, needs none of it.
     """
 
-    def __init__(self, run: Runner, *, locker: Installer) -> None:
+    def __init__(self, run: Runner, *, locker: Installer, logins: Logins | None = None) -> None:
         self._run = run
         self._locker = locker
+        self._logins = logins or Logins()
 
     def lock(self, request: LockRequest) -> Lock:
         return self._locker.lock(request)
@@ -45,7 +49,9 @@ class Pip:
             command = pip_command(
                 find_carried_pip(), environment, requirements, indexes=locked.indexes, folders=locked.folders
             )
-            done = self._run(command)
+            done = self._run(with_logins(command, locked.indexes, self._logins))
+            if done.code != 0 and "401" in done.err and any(map(self._logins.ask_keyring, locked.indexes)):
+                done = self._run(with_logins(command, locked.indexes, self._logins))
         if done.code != 0:
             raise explain_failure(done, f"install {lock.name} into {environment}")
 
@@ -86,6 +92,21 @@ def pip_command(
         argv += [flag, index]
     quiet = {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
     return Command(tuple(argv), env=quiet)
+
+
+def with_logins(command: Command, indexes: Sequence[str], logins: Logins) -> Command:
+    """Hand pip the logins of its indexes, in variables: what is on a command line, every user can read."""
+    known = {index: login for index in indexes if (login := logins.for_program(index))}
+    env = {**command.env, "NETRC": os.devnull} if logins.has_default else command.env
+    if not known:
+        return replace(command, env=env)
+    argv = list(command.argv)
+    for index in indexes:
+        place = argv.index(index)
+        del argv[place - 1 : place + 1]
+    first, *others = [join_login(index, known[index]) if index in known else index for index in indexes]
+    secrets = {"PIP_INDEX_URL": first, **({"PIP_EXTRA_INDEX_URL": " ".join(others)} if others else {})}
+    return replace(command, argv=tuple(argv), env=env, secrets=secrets)
 
 
 def write_hashed_requirements(lock: Lock, source: str) -> str:

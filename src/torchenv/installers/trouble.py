@@ -33,7 +33,7 @@ def conflict(said: str, request: LockRequest, others: str = "") -> NothingSuits 
     """
     # Because all versions of xformers depend on torch==2.14.1 and you require xformers, …
     # Because lightning==2.5.0 depends on torch>=2.1,<2.15 and …
-    planned = {name_of(each): each for each in request.requirements}
+    planned = {name_of(requirement): requirement for requirement in request.requirements}
     for who, version, name, wanted in re.findall(
         r"([\w.\-]+)([=<>!~][^ ]*)? depends? on ([a-z0-9\-]+)([=<>!~]\S*[^\s,])", _one_line(said)
     ):

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from torchenv.environment.unshare import can_clone, link_mode
-from torchenv.errors import ToolFailed, TorchenvError
+from torchenv.errors import IndexFailed, ToolFailed, TorchenvError, Unobtainable
+from torchenv.index.logins import Logins
 from torchenv.installers import LockRequest, interpreter_in, name_of
 from torchenv.installers.trouble import conflict, explain_failure
 from torchenv.lockfile.lock import Lock, write_lock
@@ -24,20 +26,38 @@ from torchenv.system.process import Command, Completed, Runner
 class Uv:
     """Locks, creates and installs with the uv that torchenv depends on.
 
-    `link_mode` is the profile's word (auto, copy or hardlink); `offline` takes everything from uv's cache.
+    `link_mode` is the profile's word (auto, copy or hardlink); `offline` takes everything from uv's cache;
+    with `only_wheels` nothing is built from source. `logins` are told to uv for the indexes that want them.
+    `say` hears what runs code of a package before it does.
     """
 
-    def __init__(self, run: Runner, *, program: Path, link_mode: str = "auto", offline: bool = False) -> None:
+    def __init__(
+        self,
+        run: Runner,
+        *,
+        program: Path,
+        link_mode: str = "auto",
+        offline: bool = False,
+        only_wheels: bool = False,
+        logins: Logins | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._run = _offline(run) if offline else run
         self._program = program
         self._link_mode = link_mode
+        self._only_wheels = only_wheels
+        self._logins = logins or Logins()
+        self._say = say
 
     def lock(self, request: LockRequest) -> Lock:
         with tempfile.TemporaryDirectory(prefix="torchenv-") as folder:
-            raw, bound = self._resolve(request, Path(folder))
+            raw, bound = self._resolve(self._without_references(request), Path(folder))
+        homes = request.homes
         package_index = request.package_index or self._default_index
         index_of = {
-            package["name"]: request.torch_index if package["name"] in bound else package_index
+            package["name"]: homes[request.home_of(package["name"]) or "torch"]
+            if package["name"] in bound
+            else package_index
             for package in raw["packages"]
         }
         text = write_lock({**raw, **fitting(request)}, index_of=index_of)
@@ -51,7 +71,16 @@ class Uv:
     def install(self, environment: Path, lock: Path) -> None:
         indexes = Lock.parse(lock.read_text("utf-8"), str(lock)).indexes
         mode = self._choose_link_mode(environment)
-        done = self._run(install_command(self._program, environment, lock, indexes=indexes, link_mode=mode))
+        command = install_command(
+            self._program,
+            environment,
+            lock,
+            indexes=indexes,
+            link_mode=mode,
+            builds=not self._only_wheels,
+        )
+        named = {f"index-{number}": index for number, index in enumerate(indexes, start=1)}
+        done = self._ask(command, named)
         if done.code != 0:
             raise explain_failure(done, f"install {lock.name} into {environment}")
 
@@ -83,39 +112,78 @@ class Uv:
     def _default_index(self) -> str | None:
         return default_index(self._run, self._program)
 
+    def _without_references(self, request: LockRequest) -> LockRequest:
+        """Leave out what lies in a folder or a repository where nothing of it may be started."""
+        if request.builds:
+            return request
+        named = [text for text in request.packages if _is_reference(text)]
+        for text in named:
+            self._say(f"note: {name_of(text)} is left out: a dry run opens no folder and no repository")
+        return replace(request, packages=tuple(text for text in request.packages if text not in named))
+
     def _resolve(self, request: LockRequest, folder: Path) -> tuple[dict[str, Any], frozenset[str]]:
-        """Resolve until every package of torch's family is bound to torch's index.
+        """Resolve until every package that has an index of its own is bound to it.
 
         A source of uv's reaches only what is listed. So a name that another package brings along
         (triton-rocm) shows itself first, as chosen from the wrong index or not found there, and is
-        then listed.
+        then listed. Nothing is built from source before it is said, nor where a wheel will do.
         """
-        family = request.family if request.torch_index else frozenset()
-        bound = frozenset(map(name_of, request.requirements)) if request.torch_index else frozenset()
-        bound |= family & request.bound
+        named = (*request.requirements, *request.packages)
+        bound = frozenset(name for name in map(name_of, named) if request.home_of(name))
+        bound |= request.family & request.bound
+        builds = False
         while True:
             _write_project(folder, project(request, bound), request)
-            done = self._run(lock_command(self._program, folder, request))
-            unbound = family - bound
+            done = self._ask(
+                lock_command(self._program, folder, request, builds=builds), _name_indexes(request)
+            )
             if done.code == 0:
                 if yanked := _find_yanked(done.err) - request.upgrade:
                     request = replace(request, upgrade=request.upgrade | yanked)
                     continue
                 raw = dict(Table.from_toml(done.out, "what uv printed").raw())
-                missed = unbound & {package["name"] for package in raw["packages"]}
+                missed = _homeless({package["name"] for package in raw["packages"]}, request, bound)
                 if not missed:
                     return raw, bound
             else:
-                named = any(name in done.err for name in unbound)
-                missed = unbound & self._survey(request, folder) if named else frozenset()
+                missed = self._find_missed(done, request, folder, bound)
+                if not missed and not builds and (sources := find_sources(done.err)):
+                    self._announce(sources, request)
+                    builds = True
+                    continue
                 if not missed:
                     raise self._explain(done, request, folder)
             bound |= missed
 
+    def _announce(self, sources: Sequence[str], request: LockRequest) -> None:
+        """Announce that code of packages is about to run; raises `Unobtainable` where that is not wanted."""
+        have = "has" if len(sources) == 1 else "have"
+        lack = f"{', '.join(sources)} {have} no wheel for Python {request.python} on {request.platform}"
+        if self._only_wheels or not request.builds:
+            why = "--only-wheels was given" if self._only_wheels else "a dry run builds nothing"
+            hint = f"choose a version that has one, or leave {sources[0]} out"
+            raise Unobtainable(f"{lack}, and {why}", hint=hint)
+        self._say(f"note: {lack}: building from source, which runs code of the package")
+
+    def _find_missed(
+        self, done: Completed, request: LockRequest, folder: Path, bound: frozenset[str]
+    ) -> frozenset[str]:
+        unbound = request.family - bound if request.torch_index else frozenset()
+        if not request.private and not any(name in done.err for name in unbound):
+            return frozenset()
+        return _homeless(self._survey(request, folder), request, bound)
+
     def _survey(self, request: LockRequest, folder: Path) -> frozenset[str]:
-        """Name every package that there would be if both indexes were alike."""
+        """Name every package that there would be if all indexes were alike; none where they do not fit.
+
+        Raises `IndexFailed` where an index did not answer.
+        """
         _write_project(folder, project(request, frozenset()), request)
-        done = self._run(survey_command(self._program, folder, request))
+        done = self._ask(survey_command(self._program, folder, request), _name_indexes(request))
+        if done.code != 0:
+            error = explain_failure(done, "look through the indexes", request)
+            if isinstance(error, IndexFailed) and not isinstance(error, Unobtainable):
+                raise error
         return frozenset(re.findall(r"^([a-z0-9-]+)==", done.out, re.MULTILINE))
 
     def _explain(self, done: Completed, request: LockRequest, folder: Path) -> TorchenvError:
@@ -124,8 +192,59 @@ class Uv:
         # What the others would take if torch were not settled names the other side of the conflict.
         free = project(request, frozenset(), requirements=())
         _write_project(folder, free, request)
-        others = self._run(survey_command(self._program, folder, request))
-        return conflict(done.err, request, others.out) or explain_failure(done, "choose the packages")
+        others = self._ask(survey_command(self._program, folder, request), _name_indexes(request))
+        found = conflict(done.err, request, others.out)
+        return found or explain_failure(done, "choose the packages", request)
+
+    def _ask(self, command: Command, named: Mapping[str, str]) -> Completed:
+        """Run a command with the logins of its indexes, and again if keyring has one that was missing."""
+        done = self._run(with_logins(command, named, self._logins))
+        if done.code != 0 and re.search(r"\b401\b", done.err):
+            found = [self._logins.ask_keyring(url) for url in named.values() if not self._logins.find(url)]
+            if any(found):
+                done = self._run(with_logins(command, named, self._logins))
+        return done
+
+
+def with_logins(command: Command, named: Mapping[str, str], logins: Logins) -> Command:
+    """Hand uv the logins of indexes, in variables that nobody else reads; `named` are addresses by name."""
+    secrets: dict[str, str] = {}
+    argv = command.argv
+    for name, url in named.items():
+        login = logins.for_program(url)
+        if login is not None:
+            variable = f"UV_INDEX_{name.upper().replace('-', '_')}"
+            secrets |= {f"{variable}_USERNAME": login.user, f"{variable}_PASSWORD": login.password}
+            argv = tuple(f"{name}={url}" if word == url else word for word in argv)
+    # uv would send the `default` entry to every host; what is meant for these indexes is told above.
+    env = {**command.env, "NETRC": os.devnull} if logins.has_default else command.env
+    return replace(command, argv=argv, env=env, secrets=secrets)
+
+
+def _name_indexes(request: LockRequest) -> dict[str, str]:
+    packages = {"packages": request.package_index} if request.package_index else {}
+    return {**request.homes, **packages}
+
+
+def _homeless(names: Iterable[str], request: LockRequest, bound: frozenset[str]) -> frozenset[str]:
+    return frozenset(name for name in names if name not in bound and request.home_of(name))
+
+
+def _is_reference(requirement: str) -> bool:
+    # mine @ file:///home/u/mine, mine @ git+https://…
+    _, _, address = requirement.partition("@")
+    return address.strip().startswith(("file:", "git+", "hg+", "svn+", "bzr+"))
+
+
+def find_sources(said: str) -> tuple[str, ...]:
+    """Name the packages of which uv found sources alone, where it was to build nothing."""
+    line = re.sub(r"\s+", " ", said)
+    patterns = (
+        r"([\w.\-]+?)(?:[=<>]=?\S+)? has no usable wheels",
+        r"Building source distributions for `?([\w.\-]+?)`? is disabled",
+    )
+    found = [name for pattern in patterns for name in re.findall(pattern, line)]
+    return tuple(dict.fromkeys(found))
 
 
 def default_index(run: Runner, program: Path) -> str | None:
@@ -177,18 +296,22 @@ _PLATFORMS = {
 KEPT = "pylock.toml"
 
 
-def lock_command(uv: Path, folder: Path, request: LockRequest) -> Command:
-    """Choose from the project in `folder`: torch's index gives only what is bound to it."""
+def lock_command(uv: Path, folder: Path, request: LockRequest, *, builds: bool = False) -> Command:
+    """Choose from the project in `folder`: an index gives only what is bound to it.
+
+    Without `builds` nothing is built from source to learn what it needs.
+    """
     keeping = ["--output-file", KEPT] if request.kept is not None else []
     for name in sorted(request.upgrade) if keeping else ():
         keeping += ["--upgrade-package", name]
-    return _compile(uv, folder, request, "--format", "pylock.toml", *keeping)
+    building = () if builds else ("--no-build",)
+    return _compile(uv, folder, request, "--format", "pylock.toml", *building, *keeping)
 
 
 def survey_command(uv: Path, folder: Path, request: LockRequest) -> Command:
-    """Ask which packages there would be at all, from both indexes alike; only names are used."""
-    both = ("--index", request.torch_index) if request.torch_index else ()
-    return _compile(uv, folder, request, *both, "--index-strategy", "unsafe-best-match")
+    """Ask which packages there would be at all, from all indexes alike; only names are used."""
+    both = [word for url in request.homes.values() for word in ("--index", url)]
+    return _compile(uv, folder, request, *both, "--index-strategy", "unsafe-best-match", "--no-build")
 
 
 def _compile(uv: Path, folder: Path, request: LockRequest, *more: str) -> Command:
@@ -199,7 +322,7 @@ def _compile(uv: Path, folder: Path, request: LockRequest, *more: str) -> Comman
     argv += ["--python", _python(request), "--python-version", request.python]
     argv += ["--python-platform", _platform(request.platform)[0], *index, *more, *_dates(request)]
     macos = {"MACOSX_DEPLOYMENT_TARGET": request.macos} if request.macos else {}
-    return Command(tuple(argv), cwd=folder, env={**_SOON, **macos})
+    return Command(tuple(argv), cwd=folder, env=macos, defaults=_SOON)
 
 
 def _dates(request: LockRequest) -> list[str]:
@@ -250,7 +373,13 @@ def venv_command(uv: Path, environment: Path, python: Path) -> Command:
 
 
 def install_command(
-    uv: Path, environment: Path, lock: Path, *, indexes: Sequence[str], link_mode: str
+    uv: Path,
+    environment: Path,
+    lock: Path,
+    *,
+    indexes: Sequence[str],
+    link_mode: str,
+    builds: bool = True,
 ) -> Command:
     """Install exactly the lock, whose every file has a hash; uv checks each.
 
@@ -264,12 +393,14 @@ def install_command(
     for flag, index in zip(["--default-index", *["--index"] * len(indexes)], indexes, strict=False):
         argv += [flag, index]
     argv += ["--link-mode", link_mode]
-    return Command(tuple(argv), env={"UV_HTTP_CONNECT_TIMEOUT": "5"})
+    if not builds:
+        argv.append("--no-build")
+    return Command(tuple(argv), defaults={"UV_HTTP_CONNECT_TIMEOUT": "5"})
 
 
 def fetch_python_command(uv: Path, python: str) -> Command:
     argv = (str(uv), "python", "install", "--no-config", "--no-bin", "--no-registry", python)
-    return Command(argv, env=_SOON)
+    return Command(argv, defaults=_SOON)
 
 
 def find_python_command(uv: Path, python: str) -> Command:
@@ -278,7 +409,7 @@ def find_python_command(uv: Path, python: str) -> Command:
 
 
 def project(request: LockRequest, bound: frozenset[str], *, requirements: Sequence[str] | None = None) -> str:
-    """Write the project that uv resolves: `bound` names come from torch's index and nothing else.
+    """Write the project that uv resolves: `bound` names come from the index that is theirs.
 
     Explicit means that no other name is ever looked up there. PyTorch's index answers 403 where it
     has nothing, and so does a mirror of it: that is no refusal.
@@ -286,12 +417,16 @@ def project(request: LockRequest, bound: frozenset[str], *, requirements: Sequen
     named = list(request.requirements if requirements is None else requirements)
     brought = sorted(bound - set(map(name_of, named)))
     lines = ["[project]", 'name = "plan"', 'version = "0"', "dependencies = ["]
-    lines += [f"    {_quote(each)}," for each in (*named, *brought, *request.packages)]
+    lines += [f"    {_quote(package)}," for package in (*named, *brought, *request.packages)]
     lines += ["]"]
-    if request.torch_index and bound:
-        lines += ["", "[[tool.uv.index]]", 'name = "torch"', f"url = {_quote(request.torch_index)}"]
-        lines += ["explicit = true", "ignore-error-codes = [403]", "", "[tool.uv.sources]"]
-        lines += [f'{name} = {{ index = "torch" }}' for name in sorted(bound)]
+    home_of = {name: home for name in sorted(bound) if (home := request.home_of(name))}
+    for home, url in request.homes.items():
+        if home in home_of.values():
+            lines += ["", "[[tool.uv.index]]", f"name = {_quote(home)}", f"url = {_quote(url)}"]
+            lines += ["explicit = true", *(["ignore-error-codes = [403]"] if home == "torch" else [])]
+    if home_of:
+        lines += ["", "[tool.uv.sources]"]
+        lines += [f"{name} = {{ index = {_quote(home)} }}" for name, home in home_of.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -301,7 +436,9 @@ def _quote(text: str) -> str:
 
 def _write_project(folder: Path, text: str, request: LockRequest) -> None:
     (folder / "pyproject.toml").write_text(text, "utf-8")
-    (folder / "constraints.txt").write_text("".join(f"{each}\n" for each in request.constraints), "utf-8")
+    (folder / "constraints.txt").write_text(
+        "".join(f"{constraint}\n" for constraint in request.constraints), "utf-8"
+    )
     if request.kept is not None:
         (folder / KEPT).write_text(request.kept, "utf-8")
 

@@ -15,6 +15,7 @@ from torchenv.plan.needs import (
 )
 from torchenv.plan.python import choose_python
 from torchenv.plan.values import Build, Question, Refusal, Rejection, Remark, Wish
+from torchenv.system.addresses import TorchIndex
 
 
 @dataclass(slots=True)
@@ -136,11 +137,14 @@ class Search:
         python = choose_python(ask, release, backend, package_index=package_index)
         if isinstance(python, Refusal):
             return python
-        root = wish.torch_index or ask.catalogue.index_root
+        index = (wish.torch_index or TorchIndex(ask.catalogue.index_root)).at(backend.tag)
+        if index is None and not package_index:
+            said = f"[index.torch] names no address for {backend.tag}"
+            return Refusal("index-lacks-package", said)
         return Build(
             release=release,
             backend=backend,
-            index=None if package_index else f"{root}/{backend.tag}",
+            index=None if package_index else index,
             python=python,
             requirements=_requirements(release, backend, wish, package_index=package_index),
             unproven=self.considered.expected,

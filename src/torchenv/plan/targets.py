@@ -12,14 +12,15 @@ from torchenv.lockfile.lockset import LockedTarget
 from torchenv.plan.choice import resolve
 from torchenv.plan.values import NOTHING_ASKED, IndexFacts, Outcome, Plan, Question, Wish
 from torchenv.profile.model import Profile, Target
+from torchenv.system.addresses import TorchIndex
 from torchenv.system.documents import nearest
 
 # The package index's own build is what the rules take where PyTorch's index is not to be had.
 _PACKAGE_INDEX = IndexFacts(unreachable=True)
 
 
-def wish_of(profile: Profile, *, torch_index: str | None) -> Wish:
-    """Return what a profile wishes for where no option was given; `torch_index` is a mirror's root."""
+def wish_of(profile: Profile, *, torch_index: TorchIndex | None) -> Wish:
+    """Return what a profile wishes for where no option was given; `torch_index` is a mirror."""
     return Wish(
         version=profile.torch.version,
         packages=profile.torch.packages,
@@ -40,7 +41,7 @@ def plan_target(
     catalogue: Catalogue,
     *,
     packages: tuple[str, ...],
-    torch_index: str | None,
+    torch_index: TorchIndex | None,
 ) -> Plan:
     """Decide for a machine made up from the words of a target; raises `InputError` for an unknown word.
 
@@ -123,7 +124,11 @@ class Fit:
 
 
 def fits(
-    targets: Sequence[LockedTarget], ask: Question, *, torch_index: str | None = None, by_hand: bool = False
+    targets: Sequence[LockedTarget],
+    ask: Question,
+    *,
+    torch_index: TorchIndex | None = None,
+    by_hand: bool = False,
 ) -> tuple[Fit, ...]:
     """Decide for each target of the host's platform whether this host can use exactly what was locked.
 
@@ -165,7 +170,9 @@ def best(found: Sequence[Fit], ask: Question) -> Fit | None:
     return max(proven, key=rank, default=None)
 
 
-def _question(target: LockedTarget, ask: Question, torch_index: str | None, *, by_hand: bool) -> Question:
+def _question(
+    target: LockedTarget, ask: Question, torch_index: TorchIndex | None, *, by_hand: bool
+) -> Question:
     assert target.torch is not None
     assert target.backend is not None
     wish = replace(

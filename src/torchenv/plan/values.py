@@ -13,6 +13,7 @@ from packaging.version import Version
 
 from torchenv.catalogue import Backend, Catalogue, Release
 from torchenv.host.model import Capability, Host
+from torchenv.system.addresses import TorchIndex
 from torchenv.system.documents import plain
 
 SCHEMA = "torchenv.plan/1"
@@ -40,7 +41,7 @@ class Wish:
     accept_override: bool = False
     offline: bool = False
     distributed: bool = False
-    torch_index: str | None = None
+    torch_index: TorchIndex | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

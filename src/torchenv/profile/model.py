@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
+from torchenv.system.addresses import TorchIndex, mask_logins
 from torchenv.system.documents import Table
 from torchenv.system.names import parse_target_name
 
@@ -54,11 +55,19 @@ class Packages(NamedTuple):
     exclude_newer: date | datetime | None = None
 
 
-class Indexes(NamedTuple):
-    """Mirrors: the root in place of PyTorch's, and the index in place of the default package index."""
+class PrivateIndex(NamedTuple):
+    """An index of one's own; the names in `packages`, such as `corp-*`, come from there and only there."""
 
-    torch: str | None = None
+    url: str
+    packages: tuple[str, ...]
+
+
+class Indexes(NamedTuple):
+    """Mirrors: what stands in place of PyTorch's index and of the default package index; and private ones."""
+
+    torch: TorchIndex | None = None
     packages: str | None = None
+    private: tuple[PrivateIndex, ...] = ()
 
 
 class InstallSettings(NamedTuple):
@@ -154,10 +163,7 @@ class Profile:
             python=_python(table.table("python")),
             backend=_backend(table.table("backend")),
             packages=_packages(table.table("packages")),
-            index=Indexes(
-                torch=_address(table.table("index"), "torch"),
-                packages=_address(table.table("index"), "packages"),
-            ),
+            index=_indexes(table.table("index")),
             install=InstallSettings(
                 installer=table.table("install").one_of("installer", INSTALLERS, "uv"),
                 link_mode=table.table("install").one_of("link-mode", LINK_MODES, "auto"),
@@ -182,7 +188,7 @@ _SECTIONS: Mapping[str, frozenset[str]] = {
     "python": frozenset({"version", "free-threaded"}),
     "backend": frozenset({"only", "prefer", "devices", "accept-cpu"}),
     "packages": frozenset({"requirements", "constraints", "from", "exclude-newer"}),
-    "index": frozenset({"torch", "packages"}),
+    "index": frozenset({"torch", "packages", "private"}),
     "install": frozenset({"installer", "link-mode"}),
     "checkpoints": frozenset({"roots", "distributed", "lifeboat-max-age", "write-for"}),
     "smoke": frozenset({"commands", "required", "timeout"}),
@@ -250,11 +256,50 @@ def _requirements(table: Table, key: str) -> tuple[str, ...]:
     return texts
 
 
+def _indexes(table: Table) -> Indexes:
+    return Indexes(
+        torch=_torch_index(table),
+        packages=_address(table, "packages"),
+        private=tuple(map(_private_index, table.tables("private"))),
+    )
+
+
+def _torch_index(table: Table) -> TorchIndex | None:
+    # torch = "https://mirror.example/whl", torch = "https://devpi.example/{backend}/+simple", or
+    # [index.torch] with one address for each backend
+    if isinstance(table.raw().get("torch"), dict):
+        by_backend = table.table("torch")
+        addresses = {backend: _address(by_backend, backend) for backend in by_backend}
+        return TorchIndex(by_backend={key: address for key, address in addresses.items() if address})
+    root = _address(table, "torch")
+    return TorchIndex(root) if root else None
+
+
+def _private_index(table: Table) -> PrivateIndex:
+    table.only({"url", "packages"})
+    table.get("url", str)
+    packages = table.strings("packages")
+    if not packages:
+        raise table.wrong("packages", "names no package", "list the names that come from there: corp-*")
+    for position, name in enumerate(packages):
+        if not re.fullmatch(r"[A-Za-z0-9*][A-Za-z0-9._*-]*", name) or not name.strip("*"):
+            raise table.wrong(f"packages[{position}]", f"`{name}` is not a name such as corp-utils or corp-*")
+    return PrivateIndex(
+        url=_address(table, "url") or "",
+        packages=tuple(re.sub(r"[-_.]+", "-", name).lower() for name in packages),
+    )
+
+
 def _address(table: Table, key: str) -> str | None:
     address = table.maybe(key, str)
-    if address is not None and not re.match(r"(https?|file)://", address):
-        raise table.wrong(key, f"{address!r} is not an address that begins with https:// or file://")
-    return address.rstrip("/") if address else None
+    if address is None:
+        return None
+    if mask_logins(address) != address:
+        hint = "remove it from the address, then store it in ~/.netrc or in keyring"
+        raise table.wrong(key, f"`{mask_logins(address)}` is written with a login", hint)
+    if not re.match(r"(https?|file)://", address):
+        raise table.wrong(key, f"`{address}` is not an address that begins with https:// or file://")
+    return address.rstrip("/") or None
 
 
 def _checkpoints(table: Table) -> Checkpoints:

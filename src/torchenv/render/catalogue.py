@@ -19,13 +19,15 @@ def encode_catalogue(catalogue: Catalogue, releases: Sequence[Release]) -> dict[
         "schema": "torchenv.catalogue/1",
         "compiled": catalogue.compiled,
         "index": catalogue.index_root,
-        "releases": [_release_document(each) for each in releases],
+        "releases": [_release_document(release) for release in releases],
     }
 
 
 def _release_lines(release: Release) -> Iterator[str]:
     yield f"torch {release.version} ({release.date}), Python {', '.join(release.pythons)}"
-    companions = ", ".join(f"{each.name} {each.version}" for each in release.companions.values())
+    companions = ", ".join(
+        f"{companion.name} {companion.version}" for companion in release.companions.values()
+    )
     yield f"  with {companions}; macOS {release.macos.installs}, MPS from {release.macos.mps}"
     for backend in release.backends:
         star = "*" if release.defaults.get(backend.vendor) == backend.tag else " "
@@ -37,7 +39,7 @@ def _needs(backend: Backend) -> str:
     match backend.needs:
         case Cuda(floor=floor, codes=codes):
             driver = ", ".join(f"{system} {version}" for system, version in floor.by_system.items())
-            capabilities = "; ".join(f"{name} {' '.join(map(str, each))}" for name, each in codes.items())
+            capabilities = "; ".join(f"{name} {' '.join(map(str, known))}" for name, known in codes.items())
             return f"driver {driver}; code for {capabilities}"
         case Rocm(gfx=gfx):
             return " ".join(sorted(gfx))
@@ -56,16 +58,16 @@ def _release_document(release: Release) -> dict[str, Any]:
         "macos": {"installs": str(release.macos.installs), "mps": str(release.macos.mps)},
         "default": dict(release.defaults),
         "package-index": dict(release.package_index),
-        "companions": {each.name: str(each.version) for each in release.companions.values()},
+        "companions": {companion.name: str(companion.version) for companion in release.companions.values()},
         "breaks": list(release.breaks),
         "backends": [
             {
-                "tag": each.tag,
-                "platforms": sorted(each.platforms),
-                "needs": _needs(each),
-                "certainty": each.certainty,
-                "source": each.source,
+                "tag": backend.tag,
+                "platforms": sorted(backend.platforms),
+                "needs": _needs(backend),
+                "certainty": backend.certainty,
+                "source": backend.source,
             }
-            for each in release.backends
+            for backend in release.backends
         ],
     }

@@ -26,19 +26,22 @@ Result = TypeVar("Result")
 class Command:
     """A program with its arguments.
 
-    `env` is added to the scrubbed environment that it runs in, and `without` is left out of it.
+    `env` is added to the scrubbed environment that it runs in, `defaults` where it does not say otherwise,
+    and `without` is left out of it. `secrets` are variables too, which are never shown.
     """
 
     argv: tuple[str, ...]
     cwd: Path | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     stdin: str = ""
 
     def __str__(self) -> str:
         """Write it as a line that can be pasted into a shell."""
         words = ["env", *(word for name in self.without for word in ("-u", name))] if self.without else []
-        words += [f"{name}={shlex.quote(value)}" for name, value in self.env.items()]
+        words += [f"{name}={shlex.quote(value)}" for name, value in {**self.defaults, **self.env}.items()]
         words += [shlex.join(self.argv)]
         if self.cwd is not None:
             words[:0] = ["cd", shlex.quote(str(self.cwd)), "&&"]
@@ -122,7 +125,12 @@ class Programs:
             child = subprocess.Popen(
                 command.argv,
                 cwd=command.cwd,
-                env={**_drop(self.environ, command.without), **command.env},
+                env={
+                    **command.defaults,
+                    **_drop(self.environ, command.without),
+                    **command.env,
+                    **command.secrets,
+                },
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -305,6 +313,9 @@ def scrub_environ(environ: Mapping[str, str]) -> dict[str, str]:
         bundle = next((kept[name] for name in _CERTIFICATES if kept.get(name)), None)
         if bundle is not None:
             kept["SSL_CERT_FILE"] = bundle
+    if "UV_HTTP_TIMEOUT" not in kept and "UV_REQUEST_TIMEOUT" in kept:
+        # The older name of the same; only the newer one beats what torchenv would take.
+        kept["UV_HTTP_TIMEOUT"] = kept["UV_REQUEST_TIMEOUT"]
     if "PIP_PROXY" in kept:
         for name in ("HTTP_PROXY", "HTTPS_PROXY"):
             if name not in kept and name.lower() not in kept:

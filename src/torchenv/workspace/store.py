@@ -163,6 +163,26 @@ class Store:
             return ()
         return tuple(dict.fromkeys(line for line in lines if Path(line).is_absolute()))
 
+    def read_index_answers(self) -> str:
+        """Return what the indexes answered of late, as a plan wrote it; empty where nothing is kept."""
+        try:
+            return (self.root / "index-answers.json").read_text("utf-8")
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+    def write_index_answers(self, text: str) -> None:
+        """Keep what the indexes answered, where there is a workspace; a failure is of no weight.
+
+        It needs no hold of the workspace: every run may replace it, and none depends on it.
+        """
+        if not self.manifest_path.exists():
+            return
+        path = self.root / "index-answers.json"
+        beside = path.with_name(f"{path.name}.{os.getpid()}.new")
+        with suppress(OSError, WorkspaceError):
+            self._disk.write(beside, text)
+            self._disk.rename(beside, path)
+
     def lifeboat_path(self, digest: str) -> Path:
         """Where the files of a lifeboat are listed with their hashes, by its digest."""
         return self.root / "kept" / f"{digest.rpartition(':')[2][:16]}.json"
