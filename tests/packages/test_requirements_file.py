@@ -12,7 +12,13 @@ from torchenv.packages import CarriedPackages, CarriedRequirement, PackageNote, 
 
 
 def read(texts: dict[str, str], catalogue: Catalogue, name: str = "requirements.txt") -> CarriedPackages:
-    return of_file(name, Path("/p"), lambda path: texts[str(path.relative_to("/p"))], catalogue)
+    def read_text(path: Path) -> str:
+        try:
+            return texts[str(path.relative_to("/p"))]
+        except (KeyError, ValueError):
+            raise InputError(f"{path} does not exist") from None
+
+    return of_file(name, Path("/p"), read_text, catalogue)
 
 
 def test_requirements_keep_their_extras_and_markers_and_lose_comments(catalogue: Catalogue) -> None:
@@ -115,9 +121,9 @@ def test_paths_of_this_machine_are_listed_with_what_to_do(line: str, catalogue: 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("numpy=2", "requirements.txt:1: 'numpy=2' is not a requirement: Expected semicolon"),
+        ("numpy=2", "requirements.txt:1: `numpy=2` is not a requirement: Expected semicolon"),
         ("-r https://x.example/r.txt", "requirements.txt:1: https://x.example/r.txt is not fetched"),
-        ("numpy==${V}", "requirements.txt:1: 'numpy==${V}' names a variable, which is not looked up"),
+        ("numpy==${V}", "requirements.txt:1: `numpy==${V}` names a variable, which is not looked up"),
         (
             "https://x.example/a.zip",
             "requirements.txt:1: https://x.example/a.zip does not say which package it is",
@@ -148,6 +154,42 @@ def test_a_conda_file_is_refused_with_the_way_out(catalogue: Catalogue) -> None:
     with pytest.raises(InputError) as caught:
         of_file("environment.yml", Path("/p"), lambda _: "", catalogue)
     assert str(caught.value) == "/p/environment.yml: a conda environment file is not read"
+    assert "torchenv init --from environment.yml" in (caught.value.hint or "")
     assert caught.value.hint == (
-        "list its packages in a requirements file, or carry the environment itself: `--like ENV`"
+        "run `torchenv init --from environment.yml`, or carry the environment itself with `--like ENV`"
     )
+
+
+FREEZE = """\
+certifi @ file:///home/conda/feedstock_root/build_artifacts/certifi_1725278078093/work/certifi
+exceptiongroup @ file:///croot/exceptiongroup_1706031385326/work
+numpy==2.3.0
+PyYAML @ file:///D:/bld/pyyaml_1692737288530/work
+torch @ file:///opt/conda/conda-bld/pytorch_1728945381029/work
+"""
+
+
+def test_what_conda_built_is_asked_for_by_name_and_torch_is_left_to_the_plan(catalogue: Catalogue) -> None:
+    found = read({"requirements.txt": FREEZE}, catalogue)
+    asked = [requirement.requirement for requirement in found.requirements]
+    assert asked == ["certifi", "exceptiongroup", "numpy==2.3.0", "PyYAML"]
+    assert [requirement.requirement for requirement in found.family] == ["torch"]
+    assert [note.message for note in found.notes if note.code == "any-version"] == [
+        f"requirements.txt:{line}: {name} was built by conda, in a folder that is gone: any version is taken"
+        for line, name in ((1, "certifi"), (2, "exceptiongroup"), (4, "PyYAML"), (5, "torch"))
+    ]
+
+
+def test_a_folder_of_one_person_is_never_asked_of_the_index_by_its_name(catalogue: Catalogue) -> None:
+    with pytest.raises(InputError) as caught:
+        read({"requirements.txt": "core-lib @ file:///home/me/core-lib\n"}, catalogue)
+    assert str(caught.value).startswith("requirements.txt:1: core-lib is a folder that cannot be read: ")
+
+
+def test_an_editable_folder_asks_for_its_dependencies_without_its_torch_pin(catalogue: Catalogue) -> None:
+    own = '[project]\nname = "Mine"\ndependencies = ["torch==2.0", "tqdm"]\n'
+    found = read({"requirements.txt": "-e .\nnumpy\n", "pyproject.toml": own}, catalogue)
+    assert [(folder.name, folder.path, folder.editable) for folder in found.local] == [("mine", ".", True)]
+    assert [requirement.requirement for requirement in found.requirements] == ["numpy", "tqdm"]
+    assert [requirement.requirement for requirement in found.family] == ["torch"]
+    assert "pyproject.toml: torch==2.0 is left to the plan" in [note.message for note in found.notes]

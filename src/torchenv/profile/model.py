@@ -52,6 +52,7 @@ class Packages(NamedTuple):
     requirements: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    editable: tuple[str, ...] = ()
     exclude_newer: date | datetime | None = None
 
 
@@ -187,7 +188,7 @@ _SECTIONS: Mapping[str, frozenset[str]] = {
     "torch": frozenset({"version", "packages"}),
     "python": frozenset({"version", "free-threaded"}),
     "backend": frozenset({"only", "prefer", "devices", "accept-cpu"}),
-    "packages": frozenset({"requirements", "constraints", "from", "exclude-newer"}),
+    "packages": frozenset({"requirements", "constraints", "from", "editable", "exclude-newer"}),
     "index": frozenset({"torch", "packages", "private"}),
     "install": frozenset({"installer", "link-mode"}),
     "checkpoints": frozenset({"roots", "distributed", "lifeboat-max-age", "write-for"}),
@@ -237,6 +238,7 @@ def _packages(table: Table) -> Packages:
         requirements=_requirements(table, "requirements"),
         constraints=_requirements(table, "constraints"),
         files=table.strings("from"),
+        editable=table.strings("editable"),
         exclude_newer=table.get("exclude-newer", date, None),
     )
 
