@@ -145,7 +145,7 @@ def test_a_file_that_was_replaced_on_the_index_is_not_locked(team: Project) -> N
             f" expected sha256 {was.sha256}, got {other.sha256}"
         ),
         (
-            "hint: it was replaced on the index: find out why before you trust it, then take it with"
+            "hint: find out why the index replaced it before you trust it, then run"
             " `torchenv lock --upgrade filelock`"
         ),
     ]
@@ -222,7 +222,7 @@ def test_a_check_of_what_did_not_change_asks_nobody_and_finds_nothing(team: Proj
     team.run("lock")
     team.index.forget()
     done = team.run("lock", "--check")
-    assert (done.code, done.out) == (0, "the locks are what the profile and the catalogue give")
+    assert (done.code, done.out) == (0, "lock files are up to date")
     assert team.index.requests == []
 
 
@@ -258,7 +258,7 @@ def test_a_check_says_what_drifted_and_why(team: Project) -> None:
     ("old", "new", "said"),
     [
         ('name = "v100"', "", "torchenv.toml: target[1].name is missing"),
-        ('name = "v100"', 'name = "ada"', "torchenv.toml: target[1].name: 'ada' names two targets"),
+        ('name = "v100"', 'name = "ada"', "torchenv.toml: target[1].name: `ada` names two targets"),
         ('name = "team"', 'torch = "2.15"', "torchenv.toml: not valid TOML: "),
         ("[packages]", "[pakages]", "torchenv.toml: pakages is not a setting"),
     ],
@@ -279,8 +279,8 @@ def test_a_profile_that_is_none_any_more_is_wrong_and_no_drift(
         ('name = "ada"\n', "", "wanted.target[0].name is missing"),
         ("[wanted.torch]", "[wanted]\ntorch = 3\n[other]", "other is not a setting"),
         ("[wanted.torch]", "[[wanted.torch]]", "wanted.torch: must be a table, not a list"),
-        ("schema = 1", "<<<<<<< HEAD", "not valid TOML: "),
-        ("schema = 1", "schema = 2", "schema: is 2, and this torchenv reads 1"),
+        ("schema = 2", "<<<<<<< HEAD", "not valid TOML: "),
+        ("schema = 2", "schema = 1", "schema: is 1, and this torchenv reads 2"),
     ],
 )
 def test_a_tie_that_is_damaged_is_named_by_its_place(team: Project, old: str, new: str, said: str) -> None:
@@ -305,13 +305,13 @@ def test_a_changed_requirements_file_is_drift(team: Project) -> None:
 
 def test_a_new_catalogue_is_drift_only_where_it_decides_otherwise(team: Project) -> None:
     team.run("lock")
-    team.write("note.toml", 'schema = 1\ncompiled = "2026-12-24"\n')
-    assert team.run("lock", "--check", "--catalogue", "note.toml").code == 0
+    team.write("torchenv-catalogue.toml", 'schema = 1\ncompiled = "2026-12-24"\n')
+    assert team.run("lock", "--check").code == 0
     team.write(
-        "own.toml",
+        "torchenv-catalogue.toml",
         'schema = 1\n[[release]]\nversion = "2.15.0"\n[[release.backend]]\ntag = "cpu"\nplatforms = []\n',
     )
-    done = team.run("lock", "--check", "--catalogue", "own.toml")
+    done = team.run("lock", "--check")
     assert done.code == 1
     assert done.out.splitlines()[0] == (
         "target ci: torch 2.15.0+cpu (cpu) when it was locked,"

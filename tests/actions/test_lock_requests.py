@@ -53,10 +53,8 @@ def order(*targets: Target, version: str = "2.15") -> LockOrder:
     return LockOrder(
         profile=Profile(name="team", torch=Torch(version=version), targets=targets),
         wanted={},
-        carried=CarriedPackages(),
+        carried={target.name: CarriedPackages() for target in targets},
         catalogue=resources.catalogue(),
-        catalogue_digest="sha256:0",
-        uv="0.13.9",
     )
 
 

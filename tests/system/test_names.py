@@ -27,7 +27,7 @@ def test_a_profile_a_tie_and_a_manifest_refuse_it_alike(name: str) -> None:
     target = f"[[target]]\nname = {name!r}\nplatform = 'linux-x86_64'\npython = '3.12'\n"
     with pytest.raises(InputError, match=r"target\[0\].name: `.*` is not a name"):
         Profile.from_toml(f"schema = 1\nname = 'x'\n{target}", "torchenv.toml")
-    schema = LockSet(wanted={}, catalogue="", compiled="", uv="", targets=()).to_toml()
+    schema = LockSet(wanted={}, targets=()).to_toml()
     with pytest.raises(InputError, match=r"target\[0\].name: `.*` is not a name"):
         LockSet.from_toml(schema + target, "torchenv.lock.toml")
     environment = (

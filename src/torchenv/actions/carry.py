@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from torchenv.environment.inspect import Installation, canonical, distributions
@@ -59,6 +60,7 @@ def lock_with(
         request,
         packages=(*request.packages, *(requirement.requirement for requirement in carried.requirements)),
         constraints=(*request.constraints, *(constraint.requirement for constraint in carried.constraints)),
+        overrides=(*request.overrides, *(override.requirement for override in carried.overrides)),
     )
     asking = [_Asking(item, item.asks) for item in carried.wanted]
     while True:
@@ -68,6 +70,7 @@ def lock_with(
         except (NothingSuits, Unobtainable) as refusal:
             asking = _relax(asking, refusal)
             continue
+        _refuse_other_torch(lock, fixed)
         sources = _sources_alone(asking, lock)
         if not sources:
             return lock, tuple(_settle(item, lock) for item in asking)
@@ -75,6 +78,34 @@ def lock_with(
         asking = [
             item.less(f"{item.wanted.version} has {lacks}") if item in sources else item for item in asking
         ]
+
+
+def _refuse_other_torch(lock: Lock, request: LockRequest) -> None:
+    """Refuse a lock whose torch is not the one that was planned, whoever among the packages chose another."""
+    planned = {canonical(wanted.name): wanted.specifier for wanted in map(Requirement, request.requirements)}
+    has_indexes = any(package.index for package in lock.packages)
+    for package in lock.packages:
+        wanted = planned.get(package.name)
+        where = f" from {package.files[0].url}" if package.files else " from a repository"
+        is_other = wanted is not None and not _is_planned(package.version, wanted, request)
+        # A direct address, or an index that a package brought along.
+        is_of_family = package.name in request.family | planned.keys()
+        is_foreign = is_of_family and has_indexes and package.index is None
+        if is_other or is_foreign:
+            plan = f", and the plan has {package.name}{wanted}" if is_other else ""
+            raise NothingSuits(
+                f"a package chooses {package.name} {package.version or ''}{where} itself{plan}",
+                hint=f"find the package that names that address of {package.name}, and leave it out",
+            )
+    for name in planned.keys() - lock.versions.keys():
+        raise NothingSuits(f"{name}{planned[name]} of the plan is not in what was chosen")
+
+
+def _is_planned(version: str | None, wanted: SpecifierSet, request: LockRequest) -> bool:
+    if version is None or not wanted.contains(version, prereleases=True):
+        return False
+    # On the package index nothing has a label: one that has is from somewhere else.
+    return request.torch_index is not None or Version(version).local is None
 
 
 def list_bound_to_old_torch(

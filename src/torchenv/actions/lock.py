@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -12,15 +12,16 @@ from torchenv.actions.carry import lock_with
 from torchenv.actions.fetchable import expiring
 from torchenv.catalogue import Catalogue
 from torchenv.errors import InputError, NothingSuits, ToolFailed, TorchenvError
-from torchenv.installers import Installer, LockRequest
+from torchenv.installers import Installer, LockRequest, name_of
 from torchenv.lockfile.lock import Lock
 from torchenv.lockfile.lockset import FILE, Decided, LockedTarget, LockSet, lock_file
 from torchenv.packages import CarriedPackages, companions, refuse_conflicts
-from torchenv.plan import Outcome, Plan
+from torchenv.plan import Build, Outcome, Plan
 from torchenv.plan.targets import explain_unsupported, plan_target
 from torchenv.profile.model import Profile, Target
 from torchenv.system.addresses import TorchIndex
 from torchenv.system.disk import Disk
+from torchenv.system.documents import nearest
 from torchenv.system.process import side_by_side
 
 Say = Callable[[str], None]
@@ -30,22 +31,23 @@ Say = Callable[[str], None]
 class LockOrder:
     """What is to be locked, and who decides.
 
-    `wanted` is what the profile's file says of it, `carried` what is asked for beside torch, `before` the
-    locks there are, by target, and `same` says that they were made from the same. `upgrade` names packages
-    that may become newer; None means all of them.
+    `wanted` is what the profile and its files say of it, `carried` what is asked for beside torch, by target,
+    `before` the locks there are, by target, and `same` says that they were made from the same. `upgrade`
+    names packages that may become newer or be replaced, `upgrade_all` lets all become newer. `own_catalogue`
+    is the file of the project's own catalogue, if it has one.
     """
 
     profile: Profile
     wanted: Mapping[str, Any]
-    carried: CarriedPackages
+    carried: Mapping[str, CarriedPackages]
     catalogue: Catalogue
-    catalogue_digest: str
-    uv: str
+    own_catalogue: str | None = None
     torch_index: TorchIndex | None = None
     package_index: str | None = None
     before: Mapping[str, Lock] = field(default_factory=dict)
     same: bool = False
-    upgrade: frozenset[str] | None = frozenset()
+    upgrade: frozenset[str] = frozenset()
+    upgrade_all: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,23 +74,18 @@ def lock(order: LockOrder, installer: Installer, say: Say) -> Locked:
             f"{order.profile.name} names no target to lock",
             hint="write a [[target]] into torchenv.toml, or add those of recorded hosts with --host FILE",
         )
+    _refuse_unknown(order)
     plans = decide_targets(order)
-    buildable = [each for each in order.profile.targets if plans[each.name].build is not None]
-    say(f"locking {', '.join(each.name for each in buildable)}")
-    tasks = [partial(_lock_target, each, plans[each.name], order, installer) for each in buildable]
-    locks = dict(zip((each.name for each in buildable), side_by_side(tasks), strict=True))
+    buildable = [target for target in order.profile.targets if plans[target.name].build is not None]
+    say(f"locking {', '.join(target.name for target in buildable)}")
+    tasks = [partial(_lock_target, target, plans[target.name], order, installer) for target in buildable]
+    locks = dict(zip((target.name for target in buildable), side_by_side(tasks), strict=True))
     for name, made in locks.items():
-        _refuse_replaced(name, order.before.get(name), made, order.upgrade)
+        _refuse_replaced(name, made, order)
     targets = tuple(
-        _target(each, plans[each.name], locks.get(each.name), order) for each in order.profile.targets
+        _target(target, plans[target.name], locks.get(target.name), order) for target in order.profile.targets
     )
-    tie = LockSet(
-        wanted=order.wanted,
-        catalogue=order.catalogue_digest,
-        compiled=order.catalogue.compiled,
-        uv=order.uv,
-        targets=targets,
-    )
+    tie = LockSet(wanted=order.wanted, catalogue=order.own_catalogue, targets=targets)
     return Locked(set=tie, locks=locks)
 
 
@@ -96,7 +93,7 @@ def decide_targets(order: LockOrder) -> dict[str, Plan]:
     """Decide for every target; raises `NothingSuits` with the reasons where one cannot be met."""
     plans = {}
     for target in order.profile.targets:
-        more = companions(order.carried, target.platform)
+        more = companions(order.carried[target.name], target.platform)
         plan = plan_target(
             target,
             order.profile,
@@ -118,14 +115,13 @@ def decision(plan: Plan) -> Decided:
     return (build.torch if build.index else str(build.release.version)), build.backend.tag
 
 
-def write(directory: Path, locked: Locked, before: LockSet | None, disk: Disk) -> None:
-    """Put the locks in place and at last what ties them; locks of targets that are gone are deleted."""
+def write(directory: Path, locked: Locked, removed: Sequence[str], disk: Disk) -> None:
+    """Put the locks in place and at last what ties them; those of the `removed` targets are deleted."""
     for name, made in locked.locks.items():
         disk.put(directory / lock_file(name), made.text)
     disk.put(directory / FILE, locked.set.to_toml())
-    for target in before.targets if before else ():
-        if target.name not in locked.locks:
-            disk.delete(directory / target.file)
+    for name in removed:
+        disk.delete(directory / lock_file(name))
 
 
 def add_targets(text: str, targets: tuple[Target, ...]) -> str:
@@ -154,9 +150,11 @@ def add_targets(text: str, targets: tuple[Target, ...]) -> str:
 def _lock_target(target: Target, plan: Plan, order: LockOrder, installer: Installer) -> Lock:
     build = plan.build
     assert build is not None
-    refuse_conflicts(
-        order.carried, build.requirements, platform=target.platform, python=target.python.rstrip("t")
-    )
+    carried, python = order.carried[target.name], target.python.rstrip("t")
+    try:
+        refuse_conflicts(carried, build.requirements, platform=target.platform, python=python)
+    except NothingSuits as error:
+        raise NothingSuits(f"target {target.name}: {error.message}", hint=error.hint) from None
     free_threaded = target.python.endswith("t")
     before = order.before.get(target.name)
     request = LockRequest(
@@ -171,28 +169,29 @@ def _lock_target(target: Target, plan: Plan, order: LockOrder, installer: Instal
         platform=target.platform,
         macos=str(build.release.macos.installs),
         exclude_newer=order.profile.packages.exclude_newer,
-        kept=before.text if before and order.upgrade is not None else None,
-        upgrade=order.upgrade or frozenset(),
-        bound=_collect_torch_packages(before, build.index)
-        if before and order.same and not order.upgrade
-        else frozenset(),
+        kept=before.text if before and not order.upgrade_all else None,
+        upgrade=order.upgrade,
+        bound=_collect_torch_packages(before, build) if before and order.same else frozenset(),
     )
     try:
-        chosen, settled = lock_with(order.carried, request, installer)
+        chosen, settled = lock_with(carried, request, installer)
     except TorchenvError as error:
         error.args = (f"target {target.name}: {error.message}",)
         error.message = error.args[0]
         if build.index is not None and f"cannot reach {build.index}" in error.message:
             error.hint = f'{error.hint}; a target with index = "packages" takes the package index\'s build'
         raise
-    lost = [str(each) for each in settled if not each.is_same_version]
+    lost = [str(package) for package in settled if not package.is_same_version]
     about = {"target": target.name, "torch": build.torch, "backend": build.backend.tag}
     because = (*_because(target, plan, order.catalogue), *lost)
     return chosen.with_tool("torchenv", {**about, **({"because": list(because)} if because else {})})
 
 
-def _collect_torch_packages(before: Lock, torch_index: str | None) -> frozenset[str]:
-    return frozenset(each.name for each in before.packages if each.index == torch_index)
+def _collect_torch_packages(before: Lock, build: Build) -> frozenset[str]:
+    """Return the packages of torch's index that the same torch was known to bring."""
+    if before.versions.get("torch") != build.torch:
+        return frozenset()
+    return frozenset(package.name for package in before.packages if package.index == build.index)
 
 
 def _target(target: Target, plan: Plan, made: Lock | None, order: LockOrder) -> LockedTarget:
@@ -219,18 +218,36 @@ def _because(target: Target, plan: Plan, catalogue: Catalogue) -> tuple[str, ...
     return (f"{held} because {plan.why[0]}", *plan.why[1:])
 
 
-def _refuse_replaced(target: str, before: Lock | None, made: Lock, upgrade: frozenset[str] | None) -> None:
+def _refuse_unknown(order: LockOrder) -> None:
+    """Refuse to upgrade what no lock holds and nobody asks for: a name that is misspelt upgrades nothing."""
+    asked = {
+        name_of(requirement.requirement)
+        for carried in order.carried.values()
+        for requirement in (*carried.requirements, *carried.family, *carried.constraints)
+    }
+    locked = {package.name for lock in order.before.values() for package in lock.packages}
+    for name in sorted(order.upgrade - asked - locked):
+        hint = nearest(name, asked | locked) or "name a package that a lock holds"
+        raise InputError(f"package `{name}` is in no lock", hint=hint)
+
+
+def _refuse_replaced(target: str, made: Lock, order: LockOrder) -> None:
     """An index may add files and drop them; one that changes under its name is not to be trusted."""
-    known = (
-        {file.name: file.sha256 for package in before.packages for file in package.files} if before else {}
-    )
+    known = {
+        (package.index, file.name): file.sha256
+        for lock in order.before.values()
+        for package in lock.packages
+        for file in package.files
+    }
+    own = order.before.get(target)
+    by_name = {file.name: file.sha256 for package in own.packages for file in package.files} if own else {}
     for package in made.packages:
         for file in package.files:
-            was = known.get(file.name, file.sha256)
-            if was != file.sha256 and upgrade is not None and package.name not in upgrade:
+            was = by_name.get(file.name, known.get((package.index, file.name), file.sha256))
+            if was != file.sha256 and package.name not in order.upgrade:
                 raise ToolFailed(
                     f"target {target}: {file.name} is not the file that was locked:"
                     f" expected sha256 {was}, got {file.sha256}",
-                    hint="it was replaced on the index: find out why before you trust it, then"
-                    f" take it with `torchenv lock --upgrade {package.name}`",
+                    hint="find out why the index replaced it before you trust it, then"
+                    f" run `torchenv lock --upgrade {package.name}`",
                 )

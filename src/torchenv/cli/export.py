@@ -17,13 +17,15 @@ def options(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace, context: Context) -> int:
     """Write a Dockerfile for a target."""
+    from importlib.metadata import version
+
     from torchenv.render.dockerfile import dockerfile
 
     project = Project.of(context)
     locked = project.require_lock_set()
     target = locked.target(arguments.dockerfile)
     project.proven(target)
-    text = dockerfile(target, uv=locked.uv)
+    text = dockerfile(target, uv=version("uv"))
     if arguments.output is None:
         context.out(text.rstrip("\n"))
         return 0

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchenv.cli.context import PROJECT_FILE, Context, read_text
-from torchenv.cli.project import Project
+from torchenv.cli.project import OWN_CATALOGUE, Project
 from torchenv.errors import InputError
 from torchenv.lockfile.lockset import FILE, Decided, LockSet
 
 if TYPE_CHECKING:
-    from torchenv.actions.lock import LockOrder
+    from torchenv.actions.lock import Locked, LockOrder
     from torchenv.lockfile.lock import Lock
+    from torchenv.packages import CarriedPackages
 
 FOUND_SOMETHING = 1
 
@@ -48,11 +48,21 @@ def options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace, context: Context) -> int:
     """Check, rewrite to a mirror, or lock."""
     project = Project.of(context)
+    _refuse_foreign_catalogue(project, arguments)
     if arguments.check:
         return _check(project, context)
     if arguments.mirror:
         return _rewrite_to_mirror(project, context)
     return _lock(_with_hosts(project, context), context)
+
+
+def _refuse_foreign_catalogue(project: Project, arguments: Namespace) -> None:
+    """A lock is made from what the project commits: another catalogue may only be looked through."""
+    committed = project.directory / OWN_CATALOGUE
+    if project.named in (None, committed) or arguments.check or arguments.dry_run:
+        return
+    hint = f"commit it as {committed}, or add --dry-run to see what it would decide"
+    raise InputError(f"`{project.named}` is not a catalogue of this project", hint=hint)
 
 
 def _check(project: Project, context: Context) -> int:
@@ -62,7 +72,7 @@ def _check(project: Project, context: Context) -> int:
     if context.arguments.json:
         context.print_json({"schema": "torchenv.lock-check/1", "drift": drifted})
     else:
-        context.out("\n".join(drifted) or "the locks are what the profile and the catalogue give")
+        context.out("\n".join(drifted) or "lock files are up to date")
     return FOUND_SOMETHING if drifted else 0
 
 
@@ -77,8 +87,7 @@ def _drift(found: LockSet, project: Project, context: Context) -> list[str]:
     if project.wish != found.wanted:
         # What was locked was read then; what is new may be no profile at all, which is no drift.
         _ = project.profile
-    digest = context.catalogue_digest
-    return list(drift(found, project.wish, catalogue=digest, content=project.content, now=now))
+    return list(drift(found, project.wish, content=project.content, now=now))
 
 
 def _with_hosts(project: Project, context: Context) -> Project:
@@ -92,12 +101,13 @@ def _with_hosts(project: Project, context: Context) -> Project:
 
     profile = project.profile
     wish = wish_of(profile, torch_index=context.torch_index(profile))
-    found = fleet(context.hosts(files), wish, context.catalogue)
+    found = fleet(context.hosts(files), wish, project.catalogue)
     for member in found.unserved:
         context.say(f"note: no target serves {member.name}: {member.reason}")
     needed = found.list_missing_targets(profile)
-    for each in needed:
-        context.say(f"target {each.name} is added: {each.platform}, Python {each.python}, {each.backend}")
+    for target in needed:
+        words = f"{target.platform}, Python {target.python}, {target.backend}"
+        context.say(f"target {target.name} is added: {words}")
     return replace(project, text=add_targets(project.text, needed)) if needed else project
 
 
@@ -114,12 +124,16 @@ def _lock(project: Project, context: Context) -> int:
         disk = Disk()
         if project.text != read_text(project.directory / PROJECT_FILE, "the profile"):
             disk.put(project.directory / PROJECT_FILE, project.text)
-        write(project.directory, locked, project.lock_set, disk)
+        write(project.directory, locked, _removed(order, locked), disk)
     if context.arguments.json:
         context.print_json(encode_locked(locked, order.before, written=not context.arguments.dry_run))
     else:
         context.out(describe_locked(locked, order.before, written=not context.arguments.dry_run))
     return 0
+
+
+def _removed(order: LockOrder, locked: Locked) -> tuple[str, ...]:
+    return tuple(sorted(order.before.keys() - locked.locks.keys()))
 
 
 def _rewrite_to_mirror(project: Project, context: Context) -> int:
@@ -131,7 +145,7 @@ def _rewrite_to_mirror(project: Project, context: Context) -> int:
     from torchenv.system.disk import Disk
 
     found, root = project.require_lock_set(), context.arguments.mirror.rstrip("/")
-    before = {each.name: project.lock(each) for each in found.targets if each.lock}
+    before = {target.name: project.lock(target) for target in found.targets if target.lock}
     locks, targets = {}, []
     for target in found.targets:
         if target.lock is not None:
@@ -145,7 +159,7 @@ def _rewrite_to_mirror(project: Project, context: Context) -> int:
     locked = Locked(set=replace(found, targets=tuple(targets)), locks=locks)
     written = not context.arguments.dry_run
     if written:
-        write(project.directory, locked, found, Disk())
+        write(project.directory, locked, (), Disk())
     if context.arguments.json:
         context.print_json(encode_locked(locked, before, written=written))
     else:
@@ -154,44 +168,59 @@ def _rewrite_to_mirror(project: Project, context: Context) -> int:
 
 
 def _order(project: Project, context: Context) -> LockOrder:
-    from importlib.metadata import version
+    from packaging.utils import canonicalize_name
 
     from torchenv.actions.lock import LockOrder
-    from torchenv.packages import of_profile
 
-    def read(path: Path) -> str:
-        return read_text(path, "the file")
-
-    profile, catalogue = project.profile, context.catalogue
+    profile, found = project.profile, _find_lock_set(project, context)
     for name in ("TORCHENV_TORCH_INDEX", "TORCHENV_PACKAGE_INDEX"):
         if context.environ.get(name):
             said = "write it under [index] of torchenv.toml, so that whoever locks gets the same"
             context.say(f"note: {name} is set and its addresses are locked: {said}")
-    carried = of_profile(profile.packages, PROJECT_FILE, project.directory, read, catalogue)
-    for note in carried.notes:
-        context.say(f"note: {note.message}")
-    given, found = context.arguments.upgrade or [], project.lock_set
+    if context.environ.get("TORCHENV_CATALOGUE"):
+        context.say(f"note: ignoring TORCHENV_CATALOGUE: only {OWN_CATALOGUE} of the project steers a lock")
+    carried = {target.name: project.carried(target) for target in profile.targets}
+    _say_notes(carried, context)
+    given = context.arguments.upgrade or []
+    own = project.own_catalogue
     return LockOrder(
         profile=profile,
         wanted=project.wish,
         carried=carried,
-        catalogue=catalogue,
-        catalogue_digest=context.catalogue_digest,
-        uv=version("uv"),
+        catalogue=project.catalogue,
+        own_catalogue=own.name if own else None,
         torch_index=context.torch_index(profile),
         package_index=context.package_index,
-        before=_before(project),
-        same=bool(found and found.is_made_from(project.wish, context.catalogue_digest)),
-        upgrade=None if True in given else frozenset(given),
+        before=_before(project, found),
+        same=found is not None and found.wanted == project.wish,
+        upgrade=frozenset(canonicalize_name(name) for name in given if name is not True),
+        upgrade_all=True in given,
     )
 
 
-def _before(project: Project) -> dict[str, Lock]:
-    """Return the locks there are; one that was changed by hand, or that is gone, is made anew."""
-    found = project.lock_set
-    targets = [each for each in found.targets if each.lock] if found else []
-    locks = {}
-    for target in targets:
-        with suppress(InputError):
-            locks[target.name] = project.lock(target)
-    return locks
+def _say_notes(carried: Mapping[str, CarriedPackages], context: Context) -> None:
+    """Say once what is not obeyed; raises `InputError` for what nobody else could install."""
+    for note in dict.fromkeys(note for packages in carried.values() for note in packages.notes):
+        if note.code == "local":
+            hint = "publish it on an index, or list its folder under [packages] editable"
+            raise InputError(note.message.partition(": install it")[0], hint=hint)
+        context.say(f"note: {note.message}")
+
+
+def _find_lock_set(project: Project, context: Context) -> LockSet | None:
+    """Return what ties the locks there are; one that cannot be read is made again from them."""
+    try:
+        return project.lock_set
+    except InputError as error:
+        context.say(
+            f"note: {error.message}: it is rebuilt from {PROJECT_FILE} and the locks, whose pins stay"
+        )
+        return None
+
+
+def _before(project: Project, found: LockSet | None) -> dict[str, Lock]:
+    """Return the locks there are, however they came to be as they are: their pins stay where they fit."""
+    names = dict.fromkeys(target.name for target in project.profile.targets)
+    names |= dict.fromkeys(target.name for target in found.targets if target.lock) if found else {}
+    locks = ((name, project.read_lock(name)) for name in names)
+    return {name: lock for name, lock in locks if lock is not None}

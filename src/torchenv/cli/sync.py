@@ -98,7 +98,7 @@ def _tell_of_hosts(locked: LockSet, project: Project, context: Context) -> int:
     hosts = context.hosts(context.arguments.host)
     torch_index = context.torch_index(project.profile)
     wish = wish_of(project.profile, torch_index=torch_index)
-    ask = Question(host=next(iter(hosts.values())), wish=wish, catalogue=context.catalogue)
+    ask = Question(host=next(iter(hosts.values())), wish=wish, catalogue=project.catalogue)
     nodes = choose_for_hosts(locked, ask, hosts, context.arguments.target, torch_index=torch_index)
     if context.arguments.json:
         context.print_json(encode_nodes(nodes))
@@ -115,7 +115,7 @@ def _choose_target(locked: LockSet, project: Project, context: Context) -> Fit:
     profile = project.profile
     torch_index = context.torch_index(profile)
     wish = replace(wish_of(profile, torch_index=torch_index), offline=context.arguments.offline)
-    ask = Question(host=context.host, wish=wish, catalogue=context.catalogue)
+    ask = Question(host=context.host, wish=wish, catalogue=project.catalogue)
     return choose_target(locked, ask, context.arguments.target, torch_index=torch_index)
 
 
@@ -124,12 +124,12 @@ def _build(fit: Fit, lock: Lock, project: Project, ports: Ports, context: Contex
     from torchenv.render.environment import describe_made
 
     context.say(f"target {fit.target}")
-    family = context.catalogue.family & lock.versions.keys()
+    family = project.catalogue.family & lock.versions.keys()
     order = CreateOrder(
         plan=fit.plan,
         host=context.host,
         profile=project.profile,
-        catalogue=context.catalogue,
+        catalogue=project.catalogue,
         companions=tuple(sorted(family - {"torch"})),
         by_hand=context.arguments.target is not None,
         lock=lock,

@@ -20,7 +20,8 @@ class LockRequest:
     """What a lock is to hold, for one platform and one Python.
 
     `requirements` are torch's family, exact and with the label of the build where `torch_index` is
-    given ("torch==2.15.0+cu132"); `packages` everything else. `family` are the names that come from
+    given ("torch==2.15.0+cu132"); `packages` everything else. `overrides` stand in place of what any
+    package asks of their names. `family` are the names that come from
     `torch_index` alone, also where only another package asks for them (triton-rocm, rocm, …): the
     catalogue knows them. Every name outside it never comes from there; nvidia-* are best left out,
     since the package index keeps what PyTorch's index drops. An index that is None is the default
@@ -36,6 +37,7 @@ class LockRequest:
     requirements: tuple[str, ...]
     packages: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
     torch_index: str | None = None
     package_index: str | None = None
     family: frozenset[str] = frozenset()

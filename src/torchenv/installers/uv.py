@@ -316,8 +316,9 @@ def survey_command(uv: Path, folder: Path, request: LockRequest) -> Command:
 
 def _compile(uv: Path, folder: Path, request: LockRequest, *more: str) -> Command:
     constraints = ["--constraints", "constraints.txt"] if request.constraints else []
+    overrides = ["--overrides", "overrides.txt"] if request.overrides else []
     index = ["--default-index", request.package_index] if request.package_index else []
-    argv = [str(uv), "pip", "compile", "pyproject.toml", *constraints]
+    argv = [str(uv), "pip", "compile", "pyproject.toml", *constraints, *overrides]
     argv += ["--no-config", "--no-python-downloads", "--no-header", "--no-annotate"]
     argv += ["--python", _python(request), "--python-version", request.python]
     argv += ["--python-platform", _platform(request.platform)[0], *index, *more, *_dates(request)]
@@ -439,6 +440,7 @@ def _write_project(folder: Path, text: str, request: LockRequest) -> None:
     (folder / "constraints.txt").write_text(
         "".join(f"{constraint}\n" for constraint in request.constraints), "utf-8"
     )
+    (folder / "overrides.txt").write_text("".join(f"{line}\n" for line in request.overrides), "utf-8")
     if request.kept is not None:
         (folder / KEPT).write_text(request.kept, "utf-8")
 

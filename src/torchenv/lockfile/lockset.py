@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import date
-from functools import cached_property
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from torchenv.errors import InputError
-from torchenv.system.documents import Table, toml, toml_key
+from torchenv.system.documents import Table, nearest, toml, toml_key
 from torchenv.system.names import parse_target_name
 
-SCHEMA = 1
+SCHEMA = 2
 FILE = "torchenv.lock.toml"
 
 _HEADER = """\
@@ -24,7 +20,8 @@ _HEADER = """\
 # `torchenv lock --check` compares, `torchenv sync` builds the one that suits a machine.
 """
 
-_LOCK_AGAIN = "run `torchenv lock`"
+# It is rebuilt from the profile and from the locks beside it, whose pins stay.
+_LOCK_AGAIN = "run `torchenv lock` to rebuild it; every pin in the locks is kept"
 
 # What in a profile decides what is locked; the rest may change without a new lock.
 _SECTIONS = ("torch", "python", "backend", "packages", "index", "target")
@@ -58,7 +55,7 @@ class LockedTarget:
             torch=table.get("torch", str, None),
             backend=table.get("backend", str, None),
             index=table.get("index", str, "torch"),
-            lock=table.get("lock", str, None),
+            lock=_matching(table, "lock", r"sha256:[0-9a-f]{64}", "a digest") if "lock" in table else None,
             because=table.strings("because"),
             unsupported=table.get("unsupported", str, None),
         )
@@ -74,32 +71,23 @@ class LockedTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class LockSet:
-    """All targets of a project. `wanted` is what the profile said; `catalogue` and `uv` are who decided.
+    """All targets of a project. `wanted` is what the profile and the files that it names asked for.
 
-    `compiled` is the day of the catalogue, for people.
+    It names neither who locked nor what with: two who lock the same write the same bytes. `catalogue` is a
+    catalogue of the project's own that decided, by its file.
     """
 
     wanted: Mapping[str, Any]
-    catalogue: str
-    compiled: str
-    uv: str
     targets: tuple[LockedTarget, ...]
-
-    @cached_property
-    def profile(self) -> str:
-        """The digest of what was wanted, `sha256:…`."""
-        return digest(json.dumps(self.wanted, sort_keys=True, default=date.isoformat).encode())
-
-    def is_made_from(self, wanted: Mapping[str, Any], catalogue: str) -> bool:
-        """Whether it was decided from the same profile and the same catalogue."""
-        return self.wanted == wanted and self.catalogue == catalogue
+    catalogue: str | None = None
 
     def target(self, name: str) -> LockedTarget:
         """Return the target of this name; raises `InputError` where there is none."""
-        found = next((each for each in self.targets if each.name == name), None)
+        found = next((target for target in self.targets if target.name == name), None)
         if found is None:
-            names = ", ".join(each.name for each in self.targets)
-            raise InputError(f"no target is called {name!r}", hint=f"the targets are {names}")
+            names = [target.name for target in self.targets]
+            hint = nearest(name, names) or f"use one of {', '.join(names)}"
+            raise InputError(f"target `{name}` not found", hint=hint)
         return found
 
     @classmethod
@@ -108,42 +96,43 @@ class LockSet:
         try:
             table = Table.from_toml(text, source)
         except InputError as error:
-            hint = f"take it from where the project's files are kept, or delete it and {_LOCK_AGAIN}"
-            raise InputError(error.message, hint=hint) from None
-        table.schema(SCHEMA, remedy=f"use the torchenv that wrote it, or delete it and {_LOCK_AGAIN}")
-        table.only({"schema", "profile", "catalogue", "uv", "wanted", "target"})
-        catalogue = table.table("catalogue")
+            raise InputError(error.message, hint=_LOCK_AGAIN) from None
+        table.schema(SCHEMA, remedy=_LOCK_AGAIN)
+        table.only({"schema", "catalogue", "wanted", "target"})
         return cls(
             wanted=_require_wish(table.table("wanted")),
-            catalogue=catalogue.get("digest", str),
-            compiled=catalogue.get("compiled", str),
-            uv=table.get("uv", str),
             targets=_parse_targets(table.tables("target")),
+            catalogue=table.get("catalogue", str, None),
         )
 
     def to_toml(self) -> str:
-        """Write the file: the same values are the same bytes."""
+        """Write the file: the same values are the same bytes, and a list has a line for each member."""
         return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:
         yield _HEADER
         yield f"schema = {SCHEMA}"
-        yield f"profile = {toml(self.profile)}"
-        yield f"catalogue = {toml({'compiled': self.compiled, 'digest': self.catalogue})}"
-        yield f"uv = {toml(self.uv)}"
+        if self.catalogue is not None:
+            yield f"catalogue = {toml(self.catalogue)}"
         for section, value in self.wanted.items():
             if isinstance(value, Mapping):
                 yield from ("", f"[wanted.{toml_key(section)}]")
-                yield from (f"{toml_key(name)} = {toml(each)}" for name, each in value.items())
+                yield from (f"{toml_key(name)} = {_by_line(member)}" for name, member in value.items())
         for asked in self.wanted.get("target", ()):
             yield from ("", "[[wanted.target]]")
-            yield from (f"{toml_key(name)} = {toml(each)}" for name, each in asked.items())
+            yield from (f"{toml_key(name)} = {_by_line(member)}" for name, member in asked.items())
         for target in self.targets:
             yield from ("", "[[target]]")
-            for each in fields(target):
-                value = getattr(target, each.name)
-                if value != each.default:
-                    yield f"{each.name} = {toml(list(value) if isinstance(value, tuple) else value)}"
+            for field in fields(target):
+                value = getattr(target, field.name)
+                if value != field.default:
+                    yield f"{field.name} = {_by_line(list(value) if isinstance(value, tuple) else value)}"
+
+
+def _by_line(value: object) -> str:
+    if isinstance(value, list) and value:
+        return "[\n" + "".join(f"    {toml(member)},\n" for member in value) + "]"
+    return toml(value)
 
 
 def lock_file(target: str) -> str:
@@ -152,20 +141,41 @@ def lock_file(target: str) -> str:
 
 
 def digest(content: bytes) -> str:
-    """Return the digest of a file, `sha256:…`."""
-    return f"sha256:{sha256(content).hexdigest()}"
+    """Return the digest of a lock, `sha256:…`, whatever an editor or git did to its line ends."""
+    return f"sha256:{sha256(normalise(content).encode()).hexdigest()}"
 
 
-def read_wish(table: Table, directory: Path) -> dict[str, Any]:
-    """Return what in a decoded `torchenv.toml` decides what is locked, files that it names by their digests.
+def normalise(content: bytes) -> str:
+    """Return the text of a lock as torchenv writes it: UTF-8, lines that end with \\n, one at the end."""
+    text = content.decode("utf-8", "replace").removeprefix("\ufeff")
+    return text.replace("\r\n", "\n").rstrip() + "\n"
 
-    Raises `InputError` where such a file cannot be read.
+
+def read_wish(table: Table, asked: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return what in a decoded `torchenv.toml` decides what is locked; the order of a list is no part of it.
+
+    `asked` is what each file that it names asks for, a line each.
     """
-    wanted = {name: table.raw()[name] for name in _SECTIONS if name in table}
-    named = table.table("packages").strings("from")
-    if named:
-        wanted["files"] = {name: digest(_content(directory, name)) for name in named}
+    wanted = {name: _sorted(table.raw()[name]) for name in _SECTIONS if name in table}
+    if isinstance(targets := wanted.get("target"), list):
+        wanted["target"] = sorted(targets, key=lambda target: str(target.get("name")))
+    if asked:
+        wanted["files"] = {name: sorted(lines) for name, lines in asked.items()}
     return wanted
+
+
+# The order of these is a preference, and so is part of what is wanted.
+_ORDERED = frozenset({"only"})
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: member if key in _ORDERED else _sorted(member) for key, member in value.items()}
+    if isinstance(value, list) and all(isinstance(member, str) for member in value):
+        return sorted(value)
+    if isinstance(value, list):
+        return [_sorted(member) for member in value]
+    return value
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
@@ -173,7 +183,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str
     for section in dict.fromkeys((*before, *after)):
         was, now = before.get(section, {}), after.get(section, {})
         if section == "target":
-            was, now = ({each["name"]: each for each in side or ()} for side in (was, now))
+            was, now = ({asked["name"]: asked for asked in side or ()} for side in (was, now))
         for name in dict.fromkeys((*was, *now)):
             if was.get(name) != now.get(name):
                 place = f"target {name}" if section == "target" else f"[{section}] {name}"
@@ -188,14 +198,13 @@ def drift(
     found: LockSet,
     wanted: Mapping[str, Any],
     *,
-    catalogue: str,
     content: Callable[[str], bytes | None],
     now: Callable[[], Mapping[str, Decided]],
 ) -> Iterator[str]:
     """Describe everything that is no longer as it was locked, the cause before what follows from it.
 
-    `catalogue` is the digest of the catalogue now, `content` gives a file of the project, `now` decides anew,
-    as torch and backend of each target: it is asked only where the catalogue has changed.
+    `content` returns a file of the project, `now` decides anew, as torch and backend of each target: it is
+    asked only where what is wanted is the same.
     """
     changed = list(changes(found.wanted, wanted))
     yield from changed
@@ -207,10 +216,10 @@ def drift(
             yield f"{target.file} is missing"
         elif digest(held) != target.lock:
             yield f"{target.file} was changed since it was locked: {target.lock} then, {digest(held)} now"
-    if catalogue != found.catalogue and not changed:
+    if not changed:
         decided = now()
         for target in found.targets:
-            before, after = (target.torch, target.backend), decided[target.name]
+            before, after = (target.torch, target.backend), decided.get(target.name, (None, None))
             if before != after:
                 was, will = _decision(before), _decision(after)
                 yield f"target {target.name}: {was} when it was locked, and the catalogue now gives {will}"
@@ -250,12 +259,3 @@ def _decision(decided: Decided) -> str:
 
 def _describe_value(value: object) -> str:
     return "not there" if value is None else toml(value)
-
-
-def _content(directory: Path, name: str) -> bytes:
-    # pyproject.toml[test,docs] takes extras along
-    path = directory / name.partition("[")[0]
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None

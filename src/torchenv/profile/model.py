@@ -118,7 +118,8 @@ class Target:
     `python` is a minor such as `3.12` or `3.14t`; without a `backend` it is what such a machine needs, and
     `capability` says which: `8.9` of an NVIDIA GPU, `gfx1100` of an AMD one. `torch` is another version than
     the profile's. `index` is where torch comes from: `torch` is PyTorch's own, `packages` the package index,
-    which has one build a platform.
+    which has one build a platform. `packages`, `extras` and `groups` of the project, and what `files` list,
+    are asked for beside what the profile asks for.
     """
 
     name: str
@@ -128,6 +129,16 @@ class Target:
     capability: str | None = None
     torch: str | None = None
     index: str = "torch"
+    packages: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """The files that list packages for it, its extras and groups as those of the project's own."""
+        named = ",".join((*self.extras, *self.groups))
+        return (*self.files, *([f"pyproject.toml[{named}]"] if named else []))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -346,7 +357,7 @@ def _metrics(table: Table) -> Mapping[str, Metric]:
 def _targets(tables: tuple[Table, ...]) -> tuple[Target, ...]:
     targets: dict[str, Target] = {}
     for table in tables:
-        table.only({"name", "platform", "python", "backend", "capability", "torch", "index"})
+        table.only(_TARGET_KEYS)
         target = Target(
             name=parse_target_name(table, "name"),
             platform=table.get("platform", str),
@@ -355,11 +366,40 @@ def _targets(tables: tuple[Table, ...]) -> tuple[Target, ...]:
             capability=_capability(table),
             torch=table.maybe("torch", str),
             index=table.one_of("index", TARGET_INDEXES, "torch"),
+            packages=_requirements(table, "packages"),
+            extras=_words(table, "extras"),
+            groups=_words(table, "groups"),
+            files=table.strings("from"),
         )
         if target.name in targets:
-            raise table.wrong("name", f"{target.name!r} names two targets")
+            raise table.wrong("name", f"`{target.name}` names two targets")
         targets[target.name] = target
     return tuple(targets.values())
+
+
+_TARGET_KEYS = frozenset(
+    {
+        "name",
+        "platform",
+        "python",
+        "backend",
+        "capability",
+        "torch",
+        "index",
+        "packages",
+        "extras",
+        "groups",
+        "from",
+    }
+)
+
+
+def _words(table: Table, key: str) -> tuple[str, ...]:
+    words = table.strings(key)
+    for position, word in enumerate(words):
+        if not re.fullmatch(r"[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?", word):
+            raise table.wrong(f"{key}[{position}]", f"`{word}` names no extra and no dependency group")
+    return words
 
 
 def _minor(table: Table) -> str:
