@@ -97,8 +97,6 @@ def _refuse_other_torch(lock: Lock, request: LockRequest) -> None:
                 f"a package chooses {package.name} {package.version or ''}{where} itself{plan}",
                 hint=f"find the package that names that address of {package.name}, and leave it out",
             )
-    for name in planned.keys() - lock.versions.keys():
-        raise NothingSuits(f"{name}{planned[name]} of the plan is not in what was chosen")
 
 
 def _is_planned(version: str | None, wanted: SpecifierSet, request: LockRequest) -> bool:

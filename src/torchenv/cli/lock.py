@@ -124,7 +124,7 @@ def _lock(project: Project, context: Context) -> int:
         disk = Disk()
         if project.text != read_text(project.directory / PROJECT_FILE, "the profile"):
             disk.put(project.directory / PROJECT_FILE, project.text)
-        write(project.directory, locked, _removed(order, locked), disk)
+        write(project.directory, locked, _find_removed(order, locked), disk)
     if context.arguments.json:
         context.print_json(encode_locked(locked, order.before, written=not context.arguments.dry_run))
     else:
@@ -132,7 +132,7 @@ def _lock(project: Project, context: Context) -> int:
     return 0
 
 
-def _removed(order: LockOrder, locked: Locked) -> tuple[str, ...]:
+def _find_removed(order: LockOrder, locked: Locked) -> tuple[str, ...]:
     return tuple(sorted(order.before.keys() - locked.locks.keys()))
 
 
@@ -179,8 +179,8 @@ def _order(project: Project, context: Context) -> LockOrder:
             context.say(f"note: {name} is set and its addresses are locked: {said}")
     if context.environ.get("TORCHENV_CATALOGUE"):
         context.say(f"note: ignoring TORCHENV_CATALOGUE: only {OWN_CATALOGUE} of the project steers a lock")
-    carried = {target.name: project.carried(target) for target in profile.targets}
-    _say_notes(carried, context)
+    carried = {target.name: project.collect_carried(target) for target in profile.targets}
+    _print_notes(carried, context)
     given = context.arguments.upgrade or []
     own = project.own_catalogue
     return LockOrder(
@@ -198,8 +198,8 @@ def _order(project: Project, context: Context) -> LockOrder:
     )
 
 
-def _say_notes(carried: Mapping[str, CarriedPackages], context: Context) -> None:
-    """Say once what is not obeyed; raises `InputError` for what nobody else could install."""
+def _print_notes(carried: Mapping[str, CarriedPackages], context: Context) -> None:
+    """Print once what is not obeyed; raises `InputError` for what nobody else could install."""
     for note in dict.fromkeys(note for packages in carried.values() for note in packages.notes):
         if note.code == "local":
             hint = "publish it on an index, or list its folder under [packages] editable"

@@ -74,7 +74,7 @@ class Project:
         committed = self.directory / OWN_CATALOGUE
         return self.named or (committed if committed.is_file() else None)
 
-    def carried(self, target: Target | None = None) -> CarriedPackages:
+    def collect_carried(self, target: Target | None = None) -> CarriedPackages:
         """Return what is asked for beside torch, of one target with what it asks for by itself."""
         from torchenv.packages import of_profile, together
         from torchenv.profile.model import Packages
@@ -87,10 +87,10 @@ class Project:
             asked = Packages(requirements=target.packages)
             own.append(of_profile(asked, source, self.directory, _read, self.catalogue))
             files = (*files, *target.listed)
-        return together(*own, *(self._listed[name] for name in files))
+        return together(*own, *(self._by_file[name] for name in files))
 
     @cached_property
-    def _listed(self) -> Mapping[str, CarriedPackages]:
+    def _by_file(self) -> Mapping[str, CarriedPackages]:
         """What each file lists that the profile or a target names."""
         from torchenv.packages import of_file
 
@@ -107,7 +107,7 @@ class Project:
             from torchenv.packages import list_lines
             from torchenv.profile.model import Packages
 
-            asked = {name: list_lines(carried) for name, carried in self._listed.items()}
+            asked = {name: list_lines(carried) for name, carried in self._by_file.items()}
             for folder in self.profile.packages.editable:
                 carried = self._of(Packages(editable=(folder,)))
                 asked[f"editable {folder}"] = list_lines(carried)

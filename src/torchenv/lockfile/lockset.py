@@ -156,7 +156,7 @@ def read_wish(table: Table, asked: Mapping[str, Sequence[str]]) -> dict[str, Any
 
     `asked` is what each file that it names asks for, a line each.
     """
-    wanted = {name: _sorted(table.raw()[name]) for name in _SECTIONS if name in table}
+    wanted = {name: _sort_lists(table.raw()[name]) for name in _SECTIONS if name in table}
     if isinstance(targets := wanted.get("target"), list):
         wanted["target"] = sorted(targets, key=lambda target: str(target.get("name")))
     if asked:
@@ -168,13 +168,13 @@ def read_wish(table: Table, asked: Mapping[str, Sequence[str]]) -> dict[str, Any
 _ORDERED = frozenset({"only"})
 
 
-def _sorted(value: Any) -> Any:
+def _sort_lists(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: member if key in _ORDERED else _sorted(member) for key, member in value.items()}
+        return {key: member if key in _ORDERED else _sort_lists(member) for key, member in value.items()}
     if isinstance(value, list) and all(isinstance(member, str) for member in value):
         return sorted(value)
     if isinstance(value, list):
-        return [_sorted(member) for member in value]
+        return [_sort_lists(member) for member in value]
     return value
 
 

@@ -25,7 +25,7 @@ from torchenv.packages.values import (
     CannotFollow,
     CarriedPackages,
     CarriedRequirement,
-    Listing,
+    PackageListing,
     LocalPackage,
     PackageNote,
     Wanted,
@@ -91,8 +91,8 @@ def of_profile(
     *,
     private: Sequence[str] = (),
 ) -> CarriedPackages:
-    """Take what `[packages]` of a profile asks for; `directory` is that of the profile's file."""
-    own = Listing(
+    """Return what `[packages]` of a profile asks for; `directory` is that of the profile's file."""
+    own = PackageListing(
         requirements=[CarriedRequirement(line, source) for line in packages.requirements],
         constraints=[CarriedRequirement(line, source) for line in packages.constraints],
         folders=[
@@ -106,7 +106,9 @@ def of_profile(
     )
 
 
-def _enter_folders(found: Listing, directory: Path, read: ReadText, private: Sequence[str]) -> Listing:
+def _enter_folders(
+    found: PackageListing, directory: Path, read: ReadText, private: Sequence[str]
+) -> PackageListing:
     """Ask for what the folders of a listing depend on, each once, and keep the folders as local packages."""
     entered: set[str] = set()
     while found.folders:

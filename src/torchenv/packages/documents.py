@@ -19,7 +19,7 @@ from torchenv.packages.uv_sources import UvSources
 from torchenv.packages.values import (
     CarriedPackages,
     CarriedRequirement,
-    Listing,
+    PackageListing,
     PackageNote,
     PythonBound,
     Wanted,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def of_project(
     table: Table, extras: Iterable[str], directory: Path, read: ReadText, *, private: Sequence[str] = ()
-) -> Listing:
+) -> PackageListing:
     """Return what a pyproject.toml in `directory` lists, with the extras and groups that are named.
 
     `private` are the names, such as `corp-*`, that the profile binds to an index of its own. Raises
@@ -44,7 +44,7 @@ def of_project(
             "run `torchenv init --from pyproject.toml`, or export them: `poetry export -o requirements.txt`"
         )
         raise InputError(f"{table.source}: [tool.poetry] dependencies are not read", hint=hint)
-    found = Listing()
+    found = PackageListing()
     if "dependencies" in project.strings("dynamic"):
         found.extend(_read_dynamic(table, directory, read))
     asked: list[tuple[str, str, str | None]]
@@ -86,7 +86,7 @@ def _parse_bound(table: Table, python: str) -> PythonBound:
     return PythonBound(python, table.source)
 
 
-def _read_dynamic(table: Table, directory: Path, read: ReadText) -> Listing:
+def _read_dynamic(table: Table, directory: Path, read: ReadText) -> PackageListing:
     """Read the files from which setuptools would take the dependencies."""
     # [tool.setuptools.dynamic]
     # dependencies = { file = ["requirements.txt"] }
@@ -96,7 +96,7 @@ def _read_dynamic(table: Table, directory: Path, read: ReadText) -> Listing:
     if not files:
         hint = "name the file that its build tool reads them from, such as requirements.txt"
         raise InputError(f"{table.source}: its dependencies are known only to its build tool", hint=hint)
-    found = Listing()
+    found = PackageListing()
     for name in files:
         found.extend(read_requirements_file(directory / name, read))
     return found
@@ -128,10 +128,10 @@ def _refuse_unheeded(table: Table) -> None:
             )
 
 
-def _read_pixi(table: Table) -> Listing:
+def _read_pixi(table: Table) -> PackageListing:
     """Read what pixi's tables add to a project; packages of conda's channels are refused by name."""
     pixi = table.table("tool").table("pixi")
-    found = Listing()
+    found = PackageListing()
     for name, text in read_pixi_requirements(pixi):
         found.requirements.append(CarriedRequirement(text, f"{table.source}: {name}"))
     conda = [name for name in pixi.table("dependencies") if name != "python"]

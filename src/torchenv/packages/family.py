@@ -10,10 +10,16 @@ from packaging.specifiers import SpecifierSet
 from torchenv.catalogue import Catalogue
 from torchenv.environment.inspect import canonical
 from torchenv.errors import InputError, NothingSuits
-from torchenv.packages.values import CarriedPackages, CarriedRequirement, IndexBinding, Listing, PackageNote
+from torchenv.packages.values import (
+    CarriedPackages,
+    CarriedRequirement,
+    IndexBinding,
+    PackageListing,
+    PackageNote,
+)
 
 
-def sort_out(catalogue: Catalogue, listing: Listing) -> CarriedPackages:
+def sort_out(catalogue: Catalogue, listing: PackageListing) -> CarriedPackages:
     """Part what a file lists into torch's family, what torch itself brings, and everything else."""
     others, family, bounds, family_bounds, notes = [], [], [], [], list(listing.notes)
     overrides: list[CarriedRequirement] = []

@@ -13,25 +13,25 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from torchenv.errors import InputError
-from torchenv.packages.values import CarriedRequirement, Folder, Listing, PackageNote
+from torchenv.packages.values import CarriedRequirement, SourceFolder, PackageListing, PackageNote
 
 # Gives the text of a file; raises `InputError` where it cannot be read.
 ReadText = Callable[[Path], str]
 
 
-def read_requirements_file(path: Path, read: ReadText) -> Listing:
+def read_requirements_file(path: Path, read: ReadText) -> PackageListing:
     """Read a requirements file with those that `-r` and `-c` name in it, each once.
 
     Options that would choose an index or a build are noted and not obeyed. Raises `InputError` for a line
     that is no requirement.
     """
-    found = Listing()
+    found = PackageListing()
     _collect(path, read, found, found.requirements, set())
     return found
 
 
 def _collect(
-    path: Path, read: ReadText, found: Listing, into: list[CarriedRequirement], seen: set[Path]
+    path: Path, read: ReadText, found: PackageListing, into: list[CarriedRequirement], seen: set[Path]
 ) -> None:
     if path in seen:
         return
@@ -84,7 +84,7 @@ def _beside(path: Path, name: str, source: str) -> Path:
 
 
 def _editable(
-    target: str, directory: Path, source: str, found: Listing, into: list[CarriedRequirement]
+    target: str, directory: Path, source: str, found: PackageListing, into: list[CarriedRequirement]
 ) -> None:
     if re.match(r"(git|hg|svn|bzr)\+", target):
         _requirement(target, directory, source, found, into)
@@ -93,7 +93,7 @@ def _editable(
 
 
 def _requirement(
-    text: str, directory: Path, source: str, found: Listing, into: list[CarriedRequirement]
+    text: str, directory: Path, source: str, found: PackageListing, into: list[CarriedRequirement]
 ) -> None:
     if "${" in text:
         hint = "write the value in its place"
@@ -122,7 +122,7 @@ _BUILT_BY_CONDA = re.compile(r"/(feedstock_root|croot|conda-bld|bld|build_artifa
 
 
 def _of_this_machine(
-    requirement: Requirement, source: str, found: Listing, into: list[CarriedRequirement]
+    requirement: Requirement, source: str, found: PackageListing, into: list[CarriedRequirement]
 ) -> None:
     """Ask for a package by its name where the folder is one that exists on nobody's machine."""
     path = unquote(urlsplit(requirement.url or "").path)
@@ -137,7 +137,7 @@ def _of_this_machine(
             found.notes.append(note_by_hand(path, source))
         else:
             found.folders.append(
-                Folder(
+                SourceFolder(
                     Path(path),
                     editable=False,
                     source=source,
@@ -151,11 +151,11 @@ def _of_this_machine(
     into.append(CarriedRequirement(f"{requirement.name}{marker}", source))
 
 
-def make_folder(directory: Path, text: str, source: str, *, editable: bool) -> Folder:
+def make_folder(directory: Path, text: str, source: str, *, editable: bool) -> SourceFolder:
     """Read what names a folder, with the extras that are wanted of it."""
     # .[test,docs]
     path, _, extras = text.partition("[")
-    return Folder(
+    return SourceFolder(
         directory / path, editable=editable, source=source, extras=tuple(re.findall(r"[\w\-.]+", extras))
     )
 

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from torchenv.errors import InputError
 from torchenv.packages.requirements_file import ReadText
-from torchenv.packages.values import CarriedRequirement, Folder, IndexBinding, Listing
+from torchenv.packages.values import CarriedRequirement, SourceFolder, IndexBinding, PackageListing
 from torchenv.system.documents import Table
 
 # pyproject.toml of the workspace that a project is a member of lies at most this many folders above.
@@ -43,7 +43,7 @@ class UvSources:
             self._sources = {**self._find_inherited(), **self._sources}
 
     def obey(
-        self, requirement: Requirement, text: str, source: str, extra: str | None, found: Listing
+        self, requirement: Requirement, text: str, source: str, extra: str | None, found: PackageListing
     ) -> None:
         """Add a requirement as its source says; raises `InputError` for one that can only be refused."""
         name = canonicalize_name(requirement.name)
@@ -70,7 +70,7 @@ class UvSources:
         requirement: Requirement,
         asked: CarriedRequirement,
         written: WrittenSource,
-        found: Listing,
+        found: PackageListing,
     ) -> None:
         place = written.place
         match choice:
@@ -96,7 +96,7 @@ class UvSources:
         choice: Mapping[str, Any],
         requirement: Requirement,
         written: WrittenSource,
-        found: Listing,
+        found: PackageListing,
     ) -> None:
         place = written.place
         if path.endswith((".whl", ".zip", ".tar.gz")):
@@ -107,7 +107,7 @@ class UvSources:
         folder = Path(os.path.normpath(written.directory / path))
         editable = choice.get("editable") is True
         found.folders.append(
-            Folder(
+            SourceFolder(
                 folder,
                 editable=editable,
                 source=place,
@@ -125,7 +125,7 @@ class UvSources:
                     return dict(_sources_of(table, root))
         return {}
 
-    def _find_member(self, requirement: Requirement, place: str) -> Folder:
+    def _find_member(self, requirement: Requirement, place: str) -> SourceFolder:
         name = requirement.name
         for root in (self._directory, *self._directory.parents[:_ABOVE]):
             for folder in self._members(root):
@@ -134,7 +134,7 @@ class UvSources:
                     project = Table.from_toml(text, str(folder / "pyproject.toml")).table("project")
                     if canonicalize_name(project.get("name", str, "")) == canonicalize_name(name):
                         extras = tuple(sorted(requirement.extras))
-                        return Folder(folder, editable=True, source=place, name=name, extras=extras)
+                        return SourceFolder(folder, editable=True, source=place, name=name, extras=extras)
         raise InputError(
             f"{place}: no member of the workspace is called `{name}`",
             hint="check [tool.uv.workspace] members, or name its folder with `path`",

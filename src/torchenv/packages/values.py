@@ -41,7 +41,7 @@ class PackageNote:
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class SourceFolder:
     """A folder that a file names in place of a released package; `name` is its name there."""
 
     path: Path
@@ -61,7 +61,7 @@ class IndexBinding:
 
 
 @dataclass(slots=True)
-class Listing:
+class PackageListing:
     """What a file and those that it names ask for, before torch's family is parted from it.
 
     `of_folders` is what local packages ask for, whose pins of torch do not hold.
@@ -71,13 +71,13 @@ class Listing:
     of_folders: list[CarriedRequirement] = field(default_factory=list)
     constraints: list[CarriedRequirement] = field(default_factory=list)
     overrides: list[CarriedRequirement] = field(default_factory=list)
-    folders: list[Folder] = field(default_factory=list)
+    folders: list[SourceFolder] = field(default_factory=list)
     indexed: list[IndexBinding] = field(default_factory=list)
     local: list[LocalPackage] = field(default_factory=list)
     pythons: list[PythonBound] = field(default_factory=list)
     notes: list[PackageNote] = field(default_factory=list)
 
-    def extend(self, other: Listing) -> None:
+    def extend(self, other: PackageListing) -> None:
         """Add what another file asks for."""
         self.requirements += other.requirements
         self.of_folders += other.of_folders
@@ -173,10 +173,10 @@ def list_lines(carried: CarriedPackages) -> list[str]:
     asked = (*carried.requirements, *carried.family)
     return sorted(
         {
-            *(_spaced(requirement.requirement) for requirement in asked),
-            *(f"-c {_spaced(bound.requirement)}" for bound in carried.constraints),
-            *(f"-c {_spaced(bound.requirement)}" for bound in carried.family_constraints),
-            *(f"override {_spaced(override.requirement)}" for override in carried.overrides),
+            *(_join_words(requirement.requirement) for requirement in asked),
+            *(f"-c {_join_words(bound.requirement)}" for bound in carried.constraints),
+            *(f"-c {_join_words(bound.requirement)}" for bound in carried.family_constraints),
+            *(f"override {_join_words(override.requirement)}" for override in carried.overrides),
             *(f"{'-e ' if folder.editable else ''}{folder.name} @ {folder.path}" for folder in carried.local),
             *(f"python{bound.specifier}" for bound in carried.pythons),
             *(package.asks[0] for package in carried.wanted if package.asks),
@@ -184,5 +184,5 @@ def list_lines(carried: CarriedPackages) -> list[str]:
     )
 
 
-def _spaced(requirement: str) -> str:
+def _join_words(requirement: str) -> str:
     return " ".join(requirement.split())
