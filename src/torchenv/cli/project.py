@@ -76,16 +76,15 @@ class Project:
 
     def collect_carried(self, target: Target | None = None) -> CarriedPackages:
         """Return what is asked for beside torch, of one target with what it asks for by itself."""
-        from torchenv.packages import of_profile, together
+        from torchenv.packages import together
         from torchenv.profile.model import Packages
 
-        packages = self.profile.packages._replace(files=())
-        own = [of_profile(packages, PROJECT_FILE, self.directory, _read, self.catalogue)]
+        own = [self._of(self.profile.packages._replace(files=()))]
         files = self.profile.packages.files
         if target is not None:
             source = f"{PROJECT_FILE}: target {target.name}"
             asked = Packages(requirements=target.packages)
-            own.append(of_profile(asked, source, self.directory, _read, self.catalogue))
+            own.append(self._of(asked, source))
             files = (*files, *target.listed)
         return together(*own, *(self._by_file[name] for name in files))
 
@@ -96,7 +95,10 @@ class Project:
 
         of_targets = (name for target in self.profile.targets for name in target.listed)
         names = dict.fromkeys((*self.profile.packages.files, *of_targets))
-        return {name: of_file(name, self.directory, _read, self.catalogue) for name in names}
+        return {
+            name: of_file(name, self.directory, _read, self.catalogue, private=self._private)
+            for name in names
+        }
 
     @cached_property
     def wish(self) -> Mapping[str, Any]:
@@ -113,10 +115,14 @@ class Project:
                 asked[f"editable {folder}"] = list_lines(carried)
         return read_wish(table, asked)
 
-    def _of(self, packages: Packages) -> CarriedPackages:
+    def _of(self, packages: Packages, source: str = PROJECT_FILE) -> CarriedPackages:
         from torchenv.packages import of_profile
 
-        return of_profile(packages, PROJECT_FILE, self.directory, _read, self.catalogue)
+        return of_profile(packages, source, self.directory, _read, self.catalogue, private=self._private)
+
+    @property
+    def _private(self) -> tuple[str, ...]:
+        return tuple(name for index in self.profile.index.private for name in index.packages)
 
     def _has_files(self, table: Table) -> bool:
         packages = table.table("packages")

@@ -13,7 +13,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from torchenv.errors import InputError
-from torchenv.packages.values import CarriedRequirement, SourceFolder, PackageListing, PackageNote
+from torchenv.packages.values import CarriedRequirement, PackageListing, PackageNote, SourceFolder
 
 # Gives the text of a file; raises `InputError` where it cannot be read.
 ReadText = Callable[[Path], str]

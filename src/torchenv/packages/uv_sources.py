@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from torchenv.errors import InputError
 from torchenv.packages.requirements_file import ReadText
-from torchenv.packages.values import CarriedRequirement, SourceFolder, IndexBinding, PackageListing
+from torchenv.packages.values import CarriedRequirement, IndexBinding, PackageListing, SourceFolder
 from torchenv.system.documents import Table
 
 # pyproject.toml of the workspace that a project is a member of lies at most this many folders above.
