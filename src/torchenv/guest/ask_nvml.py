@@ -41,6 +41,8 @@ def nvml() -> dict[str, Any] | None:
     try:
         pynvml.nvmlInit()
         devices = [nvml_device(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
+        if devices and all("error" in device for device in devices):
+            return {"error": devices[0]["error"], "code": devices[0]["code"], "library": library_version()}
         return {"driver": pynvml.nvmlSystemGetDriverVersion(), "devices": devices}
     except pynvml.NVMLError as error:
         if error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
@@ -49,7 +51,11 @@ def nvml() -> dict[str, Any] | None:
 
 
 def nvml_device(pynvml: Any, index: int) -> dict[str, Any]:
-    device = pynvml.nvmlDeviceGetHandleByIndex(index)
+    try:
+        device = pynvml.nvmlDeviceGetHandleByIndex(index)
+    except pynvml.NVMLError as error:
+        # One card that fell off the bus takes nothing from the others.
+        return {"index": index, "error": str(error), "code": error.value}
     said: dict[str, Any] = {"index": index, "name": pynvml.nvmlDeviceGetName(device)}
     # Each of these is unknown to some card, driver or virtual machine.
     with suppress(pynvml.NVMLError):

@@ -102,11 +102,15 @@ class NvidiaDevice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Nvidia:
-    """What is known of NVIDIA's driver and GPUs; Tegra drivers have their own series of numbers."""
+    """What is known of NVIDIA's driver and GPUs; Tegra drivers have their own series of numbers.
+
+    `l4t` is the release of Jetson Linux, such as 36.4.3 of JetPack 6.
+    """
 
     status: Status = Status.ABSENT
     driver: WrittenVersion | None = None
     tegra: bool = False
+    l4t: WrittenVersion | None = None
     devices: tuple[NvidiaDevice, ...] = ()
 
 
@@ -280,7 +284,7 @@ def _status(table: Table) -> Status:
     return Status(table.one_of("status", [each.value for each in Status], "absent"))
 
 
-def _version(table: Table, key: str) -> Version | None:
+def _version(table: Table, key: str) -> WrittenVersion | None:
     text = table.maybe(key, str)
     if text is None:
         return None
@@ -326,12 +330,11 @@ def _require_indexes(table: Table) -> tuple[Table, ...]:
 
 
 def _nvidia(table: Table) -> Nvidia:
-    driver = _version(table, "driver")
-    assert driver is None or isinstance(driver, WrittenVersion)
     return Nvidia(
         status=_status(table),
-        driver=driver,
+        driver=_version(table, "driver"),
         tegra=table.maybe("tegra", bool, default=False),
+        l4t=_version(table, "l4t"),
         devices=tuple(
             NvidiaDevice(
                 index=each.get("index", int),

@@ -137,8 +137,8 @@ def test_a_card_without_its_driver_is_unreadable(tmp_path: Path) -> None:
     host = probed(tmp_path, pci("0000:03:00.0 1002:744c"))
     assert host.amd == Amd(status=Status.UNREADABLE)
     message = (
-        "an AMD GPU (1002:744c) is in this machine and its driver says nothing of it"
-        " (no /sys/class/kfd/kfd/topology/nodes)"
+        "an AMD GPU (1002:744c) is in this machine and unknown to the driver"
+        " (not in /sys/class/kfd/kfd/topology/nodes)"
     )
     assert host.problems == (Problem("kfd-missing", "PCI", message),)
 

@@ -94,3 +94,12 @@ def test_a_capability_that_is_known_is_never_replaced(host: Host, tmp_path: Path
     known = replace(device, compute_capability=Capability(12, 0))
     host = replace(host, nvidia=replace(host.nvidia, devices=(known,)))
     assert ask_torch(host, Answering(tmp_path / "active")) == host
+
+
+def test_a_torch_that_finds_no_driver_says_why_a_card_cannot_be_read(host: Host) -> None:
+    def fail(command: Command, *, timeout: float | None = None) -> Completed:
+        return Completed(command, 1, "", "RuntimeError: Found no NVIDIA driver on your system.\n")
+
+    told = ask_torch(host, fail).problems[-1]
+    assert told.code == "torch-driver-missing"
+    assert "install it, or start the container with its GPUs" in told.message

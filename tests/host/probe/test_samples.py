@@ -10,7 +10,7 @@ from tests.support.machine import SAMPLES, Says, Tools, probed, sample
 
 from torchenv.catalogue import parse
 from torchenv.host import probe
-from torchenv.host.model import Amd, Intel, Nvidia, Status
+from torchenv.host.model import Amd, Intel, Nvidia, Status, WrittenVersion
 from torchenv.host.probe import amd, intel, nvidia, nvidia_smi, pci, system, torch_messages
 from torchenv.system.documents import Table
 
@@ -241,7 +241,10 @@ def test_a_permission_that_is_missing_is_not_a_card_that_is_missing(tmp_path: Pa
 
 def test_a_jetson_is_known_by_its_release_file(tmp_path: Path) -> None:
     host = probed(tmp_path, {"/etc/nv_tegra_release": sample("jetson-nv_tegra_release-r32.txt")})
-    assert host.nvidia == Nvidia(status=Status.UNREADABLE, tegra=True)
+    assert host.nvidia == Nvidia(status=Status.UNREADABLE, tegra=True, l4t=WrittenVersion("32.7.4"))
+    assert "this is a Jetson with Jetson Linux (L4T) 32.7.4 (JetPack 4)" in [
+        problem.message for problem in host.problems
+    ]
 
 
 def test_a_jetson_is_known_by_its_device_tree(tmp_path: Path) -> None:

@@ -14,6 +14,9 @@ from torchenv.host.probe.sources import Look, SeenEvidence
 from torchenv.system.process import Command
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"
+MODULE_FILE = "/sys/module/amdgpu/version"
+DXG = "/dev/dxg"
+DXG_LIBRARY = "/opt/rocm/lib/librocdxg.so"
 
 ROCMINFO, ENUMERATOR, AMD_SMI = "rocminfo", "rocm_agent_enumerator", "amd-smi static --asic"
 AMD_SMI_LIST = "amd-smi list --json"
@@ -39,14 +42,17 @@ def look(look: Look) -> dict[str, Command]:
         return {}
     for node in look.within(NODES):
         look.at(f"{NODES}/{node}/properties")
+    look.at(MODULE_FILE)
+    look.mark(DXG)
+    look.mark(DXG_LIBRARY)
     # rocminfo also gives the names that people know cards by. The others are written in Python and
     # slow: they are asked where the kernel said nothing.
     sources = (ROCMINFO,) if _kernel(look.gathered) else (ROCMINFO, ENUMERATOR, AMD_SMI, AMD_SMI_LIST)
     return {source: _tool(look, source) for source in sources}
 
 
-def understand(seen: SeenEvidence, nvidia: Nvidia) -> tuple[Amd, tuple[Problem, ...]]:
-    """Make one answer of everything that was seen."""
+def understand(seen: SeenEvidence, nvidia: Nvidia, *, wsl: bool) -> tuple[Amd, tuple[Problem, ...]]:
+    """Make one answer of everything that was seen; under WSL no file of the kernel tells of a GPU."""
     kernel = _kernel(seen)
     told = _read_tools(seen)
     problems = [each for each in (_permission(seen), _override(seen, kernel, told)) if each]
@@ -55,7 +61,7 @@ def understand(seen: SeenEvidence, nvidia: Nvidia) -> tuple[Amd, tuple[Problem, 
         # Only the kernel knows better than the variable.
         agents = tuple(replace(each, gfx=None) for each in agents)
     if not agents:
-        return _without_driver(seen, problems)
+        return _without_driver(seen, nvidia, problems, wsl=wsl)
     integrated = pci.list_amd_integrated_gfx()
     pretended = parse_override(seen.variable(OVERRIDE) or "")
     devices = tuple(
@@ -69,6 +75,9 @@ def understand(seen: SeenEvidence, nvidia: Nvidia) -> tuple[Amd, tuple[Problem, 
         for number, each in enumerate(agents)
     )
     shown, masked = _mask(seen, nvidia, agents, devices, ordered=bool(kernel))
+    held = ", ".join(str(card) for card in pci.displays(seen, pci.AMD) if card.stand_in)
+    if held:
+        problems.append(Problem("driver-stand-in", "PCI", f"an AMD GPU is held: {held}"))
     return Amd(status=Status.FOUND, devices=shown), (*problems, *masked)
 
 
@@ -199,15 +208,30 @@ def _override(seen: SeenEvidence, kernel: Sequence[Agent], told: Sequence[Agent]
     return Problem("gfx-override", OVERRIDE, message)
 
 
-def _without_driver(seen: SeenEvidence, problems: list[Problem]) -> tuple[Amd, tuple[Problem, ...]]:
+# ROCk module is NOT loaded, possibly no GPU devices
+# hsa api call failure at: …, Call returned HSA_STATUS_ERROR_OUT_OF_RESOURCES: … HSA_STATUS_ERROR: …
+# ERROR:root:Driver not initialized (amdgpu not found in modules)
+_DRIVER_FAILED = re.compile(
+    r"ROCk module is NOT loaded|HSA_STATUS_ERROR|hsa_init"
+    r"|[Dd]river not (?:initialized|loaded)|Unable to open /dev/kfd"
+)
+
+
+def _without_driver(
+    seen: SeenEvidence, nvidia: Nvidia, problems: list[Problem], *, wsl: bool
+) -> tuple[Amd, tuple[Problem, ...]]:
     cards = pci.displays(seen, pci.AMD)
-    parts = [pci.find_amd_integrated(each.device) for each in cards]
-    if any(each.code == PERMISSION for each in problems) or seen.has_failed(NODES):
+    if any(problem.code == PERMISSION for problem in problems) or seen.has_failed(NODES):
         return Amd(status=Status.UNREADABLE), tuple(problems)
     if not cards:
-        return Amd(), tuple(problems)
-    numbers = ", ".join(f"{each.vendor}:{each.device}" for each in cards)
-    message = f"an AMD GPU ({numbers}) is in this machine and its driver says nothing of it (no {NODES})"
+        return _without_card(seen, nvidia, problems, wsl=wsl)
+    parts = [pci.find_amd_integrated(card.device) for card in cards]
+    numbers = ", ".join(dict.fromkeys(map(str, cards)))
+    count = f"{len(cards)} AMD GPUs" if len(cards) > 1 else "an AMD GPU"
+    module = (seen.text(MODULE_FILE) or "").strip()
+    loaded = f"; amdgpu {module} is loaded" if module else ""
+    verb = "are" if len(cards) > 1 else "is"
+    message = f"{count} ({numbers}) {verb} in this machine and unknown to the driver (not in {NODES}){loaded}"
     problems = [*problems, Problem("kfd-missing", "PCI", message)]
     if None in parts:
         return Amd(status=Status.UNREADABLE), tuple(problems)
@@ -221,6 +245,41 @@ def _without_driver(seen: SeenEvidence, problems: list[Problem]) -> tuple[Amd, t
         for number, (card, gfx) in enumerate(zip(cards, parts, strict=True))
     )
     return Amd(status=Status.FOUND, devices=devices), tuple(problems)
+
+
+def _without_card(
+    seen: SeenEvidence, nvidia: Nvidia, problems: list[Problem], *, wsl: bool
+) -> tuple[Amd, tuple[Problem, ...]]:
+    """Distinguish a machine without a GPU of AMD from one whose GPU shows only through its tools or its driver."""
+    tools = (ROCMINFO, ENUMERATOR, AMD_SMI, AMD_SMI_LIST)
+    failed = next((tool for tool in tools if _DRIVER_FAILED.search(seen.read_output(tool))), None)
+    has_tool = any(tool in seen and seen[tool].outcome != "absent" for tool in tools)
+    if wsl and seen.text(DXG) is not None and (has_tool or seen.text(DXG_LIBRARY) is not None):
+        # What Windows lends is NVIDIA's where that answers, and ROCm is only installed beside it.
+        if nvidia.status is Status.FOUND:
+            return Amd(), tuple(problems)
+        message = (
+            f"WSL has {DXG} and ROCm names no GPU: set HSA_ENABLE_DXG_DETECTION=1, and update the AMD driver"
+            " in Windows"
+        )
+        return Amd(status=Status.UNREADABLE), (*problems, Problem("wsl-rocm", DXG, message))
+    if module := (seen.text(MODULE_FILE) or "").strip():
+        message = f"the AMD driver amdgpu {module} is loaded and no GPU can be asked"
+        if failed:
+            message += f": {failed.split()[0]} says `{_say_failure(seen.read_output(failed))}`"
+        return Amd(status=Status.UNREADABLE), (*problems, Problem("no-devices", MODULE_FILE, message))
+    if failed is None:
+        return Amd(), tuple(problems)
+    message = f"{failed.split()[0]} says `{_say_failure(seen.read_output(failed))}`"
+    if pci.is_bus_read(seen) and not wsl:
+        message += "; no AMD GPU is on the bus, so that means nothing here"
+        return Amd(), (*problems, Problem("rocm-idle", failed, message))
+    return Amd(status=Status.UNREADABLE), (*problems, Problem("driver-not-loaded", failed, message))
+
+
+def _say_failure(text: str) -> str:
+    lines = (line.strip() for line in re.sub(r"\x1b\[[\d;]*m", "", text).splitlines())
+    return next(line for line in lines if _DRIVER_FAILED.search(line))
 
 
 def _mask(

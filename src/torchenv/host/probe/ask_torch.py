@@ -8,7 +8,15 @@ from pathlib import Path
 
 from torchenv.environment.inspect import describe
 from torchenv.errors import InputError
-from torchenv.host.model import Capability, Evidence, Host, NvidiaDevice, SeenEnvironment
+from torchenv.host.model import (
+    Capability,
+    Evidence,
+    Host,
+    NvidiaDevice,
+    Problem,
+    SeenEnvironment,
+    Status,
+)
 from torchenv.host.probe.sources import GUEST
 from torchenv.host.probe.torch_messages import TorchComplaint, complaint
 from torchenv.system.process import Command, Completed, Runner
@@ -37,7 +45,11 @@ def ask_torch(host: Host, run: Runner) -> Host:
         if python is None:
             continue
         answer = run(question(str(python)), timeout=LIMIT)
-        devices = fill_capabilities(host.nvidia.devices, parse(answer))
+        says = parse(answer)
+        if says.complaint is not None and host.nvidia.status is not Status.ABSENT:
+            problem = Problem(f"torch-{says.complaint.code}", environment.path, _describe(says.complaint))
+            host = replace(host, problems=(*host.problems, problem))
+        devices = fill_capabilities(host.nvidia.devices, says)
         if devices != host.nvidia.devices:
             evidence = Evidence(
                 f"torch in {environment.path}", "read", answer.out.strip().rpartition("\n")[2]
@@ -45,6 +57,16 @@ def ask_torch(host: Host, run: Runner) -> Host:
             nvidia = replace(host.nvidia, devices=devices)
             return replace(host, nvidia=nvidia, evidence=(*host.evidence, evidence))
     return host
+
+
+def _describe(complaint: TorchComplaint) -> str:
+    match complaint.code:
+        case "driver-missing":
+            return "torch finds no NVIDIA driver: install it, or start the container with its GPUs"
+        case "driver-too-old":
+            return f"torch finds the NVIDIA driver too old (it knows CUDA {complaint.cuda})"
+        case _:
+            return f"torch has no kernels for a GPU of compute capability {complaint.capability or 'unknown'}"
 
 
 def _interpreter(environment: SeenEnvironment) -> Path | None:

@@ -38,12 +38,36 @@ def understand(seen: SeenEvidence) -> tuple[Intel, tuple[Problem, ...]]:
     seen_by_tool = tuple(pci.Display(each.slot, pci.INTEL, each.device) for each in told)
     displays = on_bus or seen_by_tool
     if not displays:
-        return Intel(), ()
+        return _without_card(seen)
     devices = tuple(
         _device(number, each, names.get(each.slot) or each.name) for number, each in enumerate(displays)
     )
-    shown, problem = _mask(seen, devices)
-    return Intel(status=Status.FOUND, devices=shown), (problem,) if problem else ()
+    shown, masked = _mask(seen, devices)
+    problems = [masked] if masked else []
+    held = [card for card in on_bus if card.stand_in]
+    if held:
+        message = f"an Intel GPU is held: {', '.join(map(str, held))}"
+        problems.append(Problem("driver-stand-in", "PCI", message))
+    discrete = [card for card, device in zip(displays, devices, strict=True) if not device.integrated]
+    if discrete and all(card in held for card in discrete):
+        return Intel(status=Status.UNREADABLE, devices=shown), tuple(problems)
+    return Intel(status=Status.FOUND, devices=shown), tuple(problems)
+
+
+# Level Zero Initialization Error; the GPU driver is there and this user may not use it.
+_DRIVER_FAILED = re.compile(r"Level Zero Initialization|zeInit|[Pp]ermission denied|driver", re.IGNORECASE)
+
+
+def _without_card(seen: SeenEvidence) -> tuple[Intel, tuple[Problem, ...]]:
+    said = seen.read_output(XPU_SMI)
+    failed = seen.has_failed(XPU_SMI) and _DRIVER_FAILED.search(said)
+    if not failed:
+        return Intel(), ()
+    message = f"xpu-smi says `{said.strip().splitlines()[-1]}`"
+    if pci.is_bus_read(seen):
+        message += "; no Intel GPU is on the bus, so that means nothing here"
+        return Intel(), (Problem("xpu-smi-idle", XPU_SMI, message),)
+    return Intel(status=Status.UNREADABLE), (Problem("driver-not-loaded", XPU_SMI, message),)
 
 
 def parse_xpu_smi(text: str) -> tuple[Discovered, ...]:

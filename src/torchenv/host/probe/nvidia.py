@@ -20,6 +20,7 @@ DRIVER_FILE = "/proc/driver/nvidia/version"
 MODULE_FILE = "/sys/module/nvidia/version"
 GPU_FILES = "/proc/driver/nvidia/gpus"
 MODEL_FILE = "/proc/device-tree/model"
+COMPATIBLE_FILE = "/proc/device-tree/compatible"
 TEGRA_FILE = "/etc/nv_tegra_release"
 WSL_LIBRARIES = "/usr/lib/wsl/lib"
 WSL_TOOL = f"{WSL_LIBRARIES}/nvidia-smi"
@@ -38,6 +39,7 @@ _CUDA_SAYS_NOTHING = (34, 100)  # CUDA_ERROR_STUB_LIBRARY, CUDA_ERROR_NO_DEVICE
 
 # From JetPack 7 on, Jetson boards run the ordinary driver of the server series.
 _FIRST_COMMON_DRIVER = WrittenVersion("580")
+_FIRST_COMMON_L4T = WrittenVersion("38")
 
 
 def look(look: Look) -> dict[str, Command]:
@@ -52,6 +54,7 @@ def look(look: Look) -> dict[str, Command]:
         for name in look.within(GPU_FILES):
             look.at(f"{GPU_FILES}/{name}/information")
         look.at(MODEL_FILE)
+        look.at(COMPATIBLE_FILE)
         look.at(TEGRA_FILE)
         look.within(WSL_LIBRARIES)
     programs = {QUERY: _tool(look, QUERY)}
@@ -70,42 +73,45 @@ def look_again(look: Look) -> dict[str, Command]:
             look.keep(Evidence(source, outcome, text))
     seen = look.gathered
     unasked = seen.read_output(QUERY) and not nvidia_smi.parse_query(seen.read_output(QUERY))
-    if (
-        not unasked
-        or nvidia_smi.complaint(seen.read_output(QUERY))
-        or "did not answer" in seen.read_output(QUERY)
-    ):
+    if not unasked or nvidia_smi.complaint(seen.read_output(QUERY)) or QUERY in look.silent:
         return {}
-    return {source: _tool(look, source) for source in (OLD_QUERY, XML, SCREEN)}
+    return {source: _tool(look, source) for source in (OLD_QUERY, XML, SCREEN, LIST)}
 
 
 def understand(seen: SeenEvidence, *, wsl: bool) -> tuple[Nvidia, tuple[Problem, ...]]:
     """Make one answer of everything that was seen."""
     driver, disagreement = _driver(seen)
+    board = _read_board(seen)
+    cards = pci.displays(seen, pci.NVIDIA)
     complaints = _complaints(seen, wsl=wsl)
-    model = (seen.text(MODEL_FILE) or "").strip("\0\n ")
     devices = _choose_source(seen)
     if not complaints:
-        devices = devices or _files(seen) or _jetson(model)
+        devices = devices or _files(seen)
+    devices = board.complete(devices)
     tegra = bool(
-        (seen.text(TEGRA_FILE) or "Jetson" in model or any("(nvgpu)" in each.name for each in devices))
+        (board.is_jetson or any("(nvgpu)" in known.name for known in devices))
         and (driver is None or driver < _FIRST_COMMON_DRIVER)
+        and (board.l4t is None or board.l4t < _FIRST_COMMON_L4T)
     )
-    broken = disagreement or next((each for each in complaints if each.code == MISMATCH), None)
+    nvidia = Nvidia(status=Status.UNREADABLE, driver=driver, tegra=tegra, l4t=board.l4t)
+    notes = board.describe()
+    broken = disagreement or next((problem for problem in complaints if problem.code == MISMATCH), None)
     if devices and not broken:
         found, masked = _mask(seen, devices)
-        problems = (*complaints, *((masked,) if masked else ()))
-        return Nvidia(status=Status.FOUND, driver=driver, tegra=tegra, devices=found), problems
-    cards = pci.displays(seen, pci.NVIDIA)
+        problems = (*complaints, *_describe_held(cards), *((masked,) if masked else ()), *notes)
+        return replace(nvidia, status=Status.FOUND, devices=found), problems
     if disagreement:
         complaints.append(disagreement)
     # Windows lends these only where it has a driver of NVIDIA.
     lent = wsl and "libcuda.so.1" in (seen.text(WSL_LIBRARIES) or "").splitlines()
-    if not complaints and (driver or cards or tegra or lent or seen.has_failed(DRIVER_FILE)):
+    sighted = bool(driver or cards or board.is_jetson or lent or seen.has_failed(DRIVER_FILE))
+    if not complaints and sighted:
         complaints.append(_make_problem(driver, cards, wsl=wsl))
     if not complaints:
         return Nvidia(), ()
-    return Nvidia(status=Status.UNREADABLE, driver=driver, tegra=tegra), tuple(complaints)
+    if not sighted and not wsl and pci.is_bus_read(seen):
+        return Nvidia(), tuple(_explain_idle_tool(problem) for problem in complaints)
+    return nvidia, (*complaints, *_describe_held(cards), *notes)
 
 
 def parse_driver_file(text: str) -> WrittenVersion | None:
@@ -168,7 +174,7 @@ def _driver(seen: SeenEvidence) -> tuple[WrittenVersion | None, Problem | None]:
     if isinstance(told, str) and (driver := WrittenVersion.read(told)):
         return driver, None
     rows = [row for source in _queries(seen) for row in nvidia_smi.parse_query(seen.read_output(source))]
-    versions = list(dict.fromkeys(row["driver_version"] for row in rows))
+    versions = list(dict.fromkeys(row["driver_version"] for row in rows if row["driver_version"]))
     if len(versions) > 1:
         message = f"nvidia-smi names two drivers, {versions[0]} and {versions[1]}"
         return None, Problem("drivers-disagree", QUERY, message)
@@ -185,22 +191,63 @@ def _queries(seen: SeenEvidence) -> tuple[str, ...]:
 
 def _choose_source(seen: SeenEvidence) -> tuple[_Known, ...]:
     """Take the first source that was asked and named a device at all."""
-    parts = {uuid: slices for _, uuid, slices in nvidia_smi.parse_list(seen.read_output(LIST))}
+    listed = nvidia_smi.parse_list(seen.read_output(LIST))
+    parts = {uuid: slices for _, uuid, slices in listed}
     for source in (NVML, LIBCUDA):
-        told = json_object(seen.text(source)).get("devices")
-        if isinstance(told, list) and told:
-            return tuple(_make_known(number, each, parts) for number, each in enumerate(told))
+        if told := _list_answers(seen, source):
+            return tuple(_make_known(number, answer, parts) for number, answer in told)
     for source in _queries(seen):
         if rows := nvidia_smi.parse_query(seen.read_output(source)):
             return tuple(_row(number, row, parts) for number, row in enumerate(rows))
     log = nvidia_smi.parse_xml(seen.read_output(XML)) if seen.read_output(XML) else None
     if log:
         return tuple(
-            _Known(device=NvidiaDevice(index=number, name=each.name, mig=each.mig), uuid=each.uuid)
-            for number, each in enumerate(log.devices)
+            _Known(
+                device=NvidiaDevice(index=number, name=gpu.name, mig=gpu.mig),
+                uuid=gpu.uuid,
+                parts=parts.get(gpu.uuid or "", ()),
+            )
+            for number, gpu in enumerate(log.devices)
         )
-    names = nvidia_smi.parse_screen(seen.read_output(SCREEN)).names
-    return tuple(_Known(device=NvidiaDevice(index=n, name=name)) for n, name in enumerate(names))
+    screen = nvidia_smi.parse_screen(seen.read_output(SCREEN))
+    sliced = dict(enumerate(screen.mig))
+    if listed:
+        # The screen cuts names short, and the list does not.
+        return tuple(
+            _Known(
+                device=NvidiaDevice(index=number, name=name, mig=bool(slices) or sliced.get(number, False)),
+                uuid=uuid,
+                parts=slices,
+            )
+            for number, (name, uuid, slices) in enumerate(listed)
+        )
+    return tuple(
+        _Known(device=NvidiaDevice(index=number, name=name, mig=sliced[number]))
+        for number, name in enumerate(screen.names)
+    )
+
+
+def _list_answers(seen: SeenEvidence, source: str) -> list[tuple[int, Mapping[str, Any]]]:
+    """Return the devices that a library could be asked about, with their numbers."""
+    told = json_object(seen.text(source)).get("devices")
+    answers = enumerate(told if isinstance(told, list) else ())
+    return [
+        (number, answer if isinstance(answer, dict) else {})
+        for number, answer in answers
+        if not (isinstance(answer, dict) and "error" in answer)
+    ]
+
+
+def _find_lost(seen: SeenEvidence) -> Problem | None:
+    """Return what is wrong with a GPU that the driver counts and that cannot be asked any more."""
+    told = json_object(seen.text(NVML)).get("devices")
+    answers = [answer for answer in (told if isinstance(told, list) else ()) if isinstance(answer, dict)]
+    lost = [answer for answer in answers if "error" in answer]
+    if not lost:
+        return None
+    numbers = ", ".join(str(answer.get("index")) for answer in lost)
+    message = f"the driver lost GPU {numbers} ({lost[0]['error']}): reboot to get it back"
+    return Problem("gpu-lost", NVML, message)
 
 
 def _files(seen: SeenEvidence) -> tuple[_Known, ...]:
@@ -208,8 +255,7 @@ def _files(seen: SeenEvidence) -> tuple[_Known, ...]:
     return tuple(_file(number, text) for number, text in enumerate(files))
 
 
-def _make_known(number: int, answer: object, parts: Mapping[str, tuple[str, ...]]) -> _Known:
-    told: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
+def _make_known(number: int, told: Mapping[str, Any], parts: Mapping[str, tuple[str, ...]]) -> _Known:
     uuid = str(told.get("uuid") or "")
     slices = told.get("slices")
     return _Known(
@@ -253,9 +299,64 @@ def _file(number: int, text: str) -> _Known:
     return _Known(device=NvidiaDevice(index=number, name=name), uuid=uuid[1] if uuid else None)
 
 
-def _jetson(model: str) -> tuple[_Known, ...]:
+@dataclass(frozen=True, slots=True)
+class _Board:
+    """What the device tree and the release file of a Jetson say; an ordinary machine has neither."""
+
+    model: str
+    chip: pci.TegraChip | None
+    l4t: WrittenVersion | None
+    has_release_file: bool
+
+    @property
+    def is_jetson(self) -> bool:
+        return bool("Jetson" in self.model or self.chip or self.has_release_file)
+
+    def complete(self, devices: tuple[_Known, ...]) -> tuple[_Known, ...]:
+        """Name the GPU of the board where nothing else does, and its capability where its tool does not."""
+        capability = Capability.parse(self.chip.capability) if self.chip else None
+        if not devices and (self.chip or "Jetson" in self.model):
+            name = self.model or (self.chip.board if self.chip else "")
+            return (_Known(device=NvidiaDevice(index=0, name=name, compute_capability=capability)),)
+        if capability is None or len(devices) != 1:
+            return devices
+        (known,) = devices
+        device = known.device
+        return (
+            replace(
+                known,
+                device=replace(device, compute_capability=device.compute_capability or capability),
+            ),
+        )
+
+    def describe(self) -> tuple[Problem, ...]:
+        if self.l4t is None:
+            return ()
+        jetpack = pci.find_jetpack(self.l4t.major)
+        of = f" (JetPack {jetpack})" if jetpack else ""
+        return (Problem("jetson", TEGRA_FILE, f"this is a Jetson with Jetson Linux (L4T) {self.l4t}{of}"),)
+
+
+def _read_board(seen: SeenEvidence) -> _Board:
     # NVIDIA Jetson AGX Orin Developer Kit
-    return (_Known(device=NvidiaDevice(index=0, name=model)),) if "Jetson" in model else ()
+    model = (seen.text(MODEL_FILE) or "").strip("\0\n ")
+    # # R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, EABI: aarch64, DATE: …
+    release = seen.text(TEGRA_FILE) or ""
+    found = re.search(r"R(\d{1,3}) \(release\), REVISION: (\d{1,3}(?:\.\d{1,3})*)", release)
+    l4t = WrittenVersion.read(f"{found[1]}.{found[2]}") if found else None
+    return _Board(model, pci.tegra_chip(seen.text(COMPATIBLE_FILE) or ""), l4t, bool(release))
+
+
+def _describe_held(cards: tuple[pci.Display, ...]) -> tuple[Problem, ...]:
+    """Describe cards that another driver than NVIDIA's holds."""
+    held = ", ".join(str(card) for card in cards if card.stand_in)
+    return (Problem("driver-stand-in", "PCI", f"an NVIDIA GPU is held: {held}"),) if held else ()
+
+
+def _explain_idle_tool(problem: Problem) -> Problem:
+    # Nothing on the bus is NVIDIA's: the tool or the library is installed and has nothing to ask.
+    message = f"{problem.message}; no NVIDIA GPU is on the bus, so that means nothing here"
+    return replace(problem, message=message)
 
 
 def _mask(seen: SeenEvidence, devices: tuple[_Known, ...]) -> tuple[tuple[NvidiaDevice, ...], Problem | None]:
@@ -279,8 +380,13 @@ def _mask(seen: SeenEvidence, devices: tuple[_Known, ...]) -> tuple[tuple[Nvidia
 def _complaints(seen: SeenEvidence, *, wsl: bool) -> list[Problem]:
     """Describe once what several sources complain of."""
     found: dict[str, Problem] = {}
+    if lost := _find_lost(seen):
+        found[lost.code] = lost
     for source in (NVML, *_queries(seen), SCREEN):
-        said = nvidia_smi.complaint(seen.read_output(source))
+        text = seen.read_output(source)
+        said = nvidia_smi.complaint(
+            str(json_object(text).get("error", "")) if source == NVML and text.startswith("{") else text
+        )
         if said is None or said.code in {"smi-missing", *found}:
             continue
         message = said.message
@@ -338,7 +444,7 @@ def _make_problem(driver: WrittenVersion | None, cards: tuple[pci.Display, ...],
         )
         return Problem("no-devices", DRIVER_FILE, message)
     if cards and not wsl:
-        numbers = ", ".join(f"{each.vendor}:{each.device}" for each in cards)
+        numbers = ", ".join(f"{card.vendor}:{card.device}" for card in cards)
         message = f"an NVIDIA GPU ({numbers}) is in this machine without a driver that can be asked"
         return Problem("driver-missing", "PCI", message)
     if wsl:

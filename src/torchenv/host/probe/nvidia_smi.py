@@ -38,6 +38,7 @@ class Screen:
     driver: WrittenVersion | None
     cuda: str | None
     names: tuple[str, ...]
+    mig: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +87,10 @@ def parse_query(text: str) -> tuple[Mapping[str, str | None], ...]:
             if len(values) == len(fields)
             else _clean_values(values)
         )
-        if row.get("name") and re.fullmatch(_SHAPES["driver_version"], row.get("driver_version") or ""):
+        # A Jetson's tool names no driver in its rows.
+        driver = row.get("driver_version")
+        is_driver = re.fullmatch(_SHAPES["driver_version"], driver) if driver else len(values) == len(fields)
+        if row.get("name") and is_driver:
             rows.append(row)
     return tuple(rows)
 
@@ -98,8 +102,19 @@ def parse_screen(text: str) -> Screen:
     cuda = re.search(r"\bCUDA(?:\s+\w+)?\s+Version:\s*(\d[\d.]*)", text)
     # |   0  NVIDIA GeForce RTX 5090        Off |   00000000:01:00.0 Off |                  N/A |
     state = r"(?:On|Off|N/A|WDDM|WDM|TCC|MCDM)"
-    names = re.findall(rf"^\|\s+\d+\s\s+(\S.*?)\s+{state}\s+\|.*\|.*\|\s*$", text, re.MULTILINE)
-    return Screen(WrittenVersion.read(driver[1]) if driver else None, cuda[1] if cuda else None, tuple(names))
+    rows = list(re.finditer(rf"^\|\s+\d+\s\s+(\S.*?)\s+{state}\s+\|.*\|.*\|\s*$", text, re.MULTILINE))
+    ends = [*(row.start() for row in rows[1:]), len(text)][: len(rows)]
+    # The last line of a GPU's three:  |                               |              | Enabled |
+    mig = [
+        bool(re.search(r"^\|\s*\|\s*\|\s*Enabled\s*\|", text[row.end() : end], re.MULTILINE))
+        for row, end in zip(rows, ends, strict=True)
+    ]
+    return Screen(
+        WrittenVersion.read(driver[1]) if driver else None,
+        cuda[1] if cuda else None,
+        tuple(row[1] for row in rows),
+        tuple(mig),
+    )
 
 
 def parse_xml(text: str) -> Log | None:
@@ -150,7 +165,10 @@ def complaint(text: str) -> Complaint | None:
 
     NVML has words of its own in nvidia-ml-py for what the tool says.
     """
-    return next((each for pattern, each in _COMPLAINTS if re.search(pattern, text, re.IGNORECASE)), None)
+    return next(
+        (known for pattern, known in _COMPLAINTS if re.search(pattern, text, re.IGNORECASE | re.MULTILINE)),
+        None,
+    )
 
 
 def library_version(text: str) -> str | None:
@@ -177,8 +195,15 @@ _COMPLAINTS = (
         Complaint("nvml-permission", "this user may not ask the NVIDIA driver"),
     ),
     (
-        r"GPU is lost|fallen off the bus",
-        Complaint("gpu-lost", "a GPU fell off the bus: reboot to get it back"),
+        r"GPU is lost|fallen off the bus|Unable to determine the device handle for GPU",
+        Complaint("gpu-lost", "the driver lost a GPU: reboot to get it back"),
+    ),
+    (
+        r"Failed to initialize NVML: Unknown Error|^Unknown Error$",
+        Complaint(
+            "nvml-failed",
+            "NVML fails with `Unknown Error`: a running container has lost its GPUs; start it again",
+        ),
     ),
     (
         r"blocked by the operating system|operating system has blocked",

@@ -104,6 +104,8 @@ class Look:
 
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
+        self.silent: set[str] = set()
+        """The programs that did not answer in time: asking them again would take as long."""
         self._evidence: dict[str, Evidence] = {}
 
     @property
@@ -133,6 +135,12 @@ class Look:
             return text
         return None
 
+    def mark(self, path: str) -> bool:
+        """Note whether something is at a path of the machine, without reading it: it may be a device."""
+        is_there = self.sources.path(path).exists()
+        self.keep(Evidence(path, "read" if is_there else "absent"))
+        return is_there
+
     def within(self, path: str) -> tuple[str, ...]:
         """List the names in a directory of the machine."""
         try:
@@ -157,6 +165,8 @@ class Look:
         answers = together(self.sources.run, tuple(programs.values()), timeout=LIMIT)
         for source, answer in zip(programs, answers, strict=True):
             self.keep(Evidence(source, *_outcome(answer)))
+            if answer.end is End.OUT_OF_TIME:
+                self.silent.add(source)
 
 
 def child(name: str, *arguments: str) -> Command:

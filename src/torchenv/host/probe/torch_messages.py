@@ -23,6 +23,9 @@ def complaint(text: str) -> TorchComplaint | None:
     if old := re.search(r"driver on your system is too old \(found version (\d{1,6})\)", text):
         version = int(old[1])
         return TorchComplaint(code="driver-too-old", cuda=f"{version // 1000}.{version % 1000 // 10}")
+    # RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU …
+    if "Found no NVIDIA driver on your system" in text:
+        return TorchComplaint(code="driver-missing")
     # Found GPU0 NVIDIA GeForce GTX 1080 Ti which is of compute capability (CC) 6.1.
     # Your installed torch==2.15.0+cu132 does not include kernels for this GPU. …
     found = re.search(r"which is of compute capability \(CC\) ([\d.]+?)\.?\s", text)

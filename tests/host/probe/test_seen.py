@@ -1,0 +1,266 @@
+"""An accelerator that was seen is never lost, and one that is not there is never seen."""
+
+from pathlib import Path
+
+import pytest
+from tests.support.machine import Says, nvidia_libraries, pci, probed, sample
+
+from torchenv.host.model import Amd, Capability, Host, Intel, Nvidia, Status
+from torchenv.host.probe import reparse
+from torchenv.host.probe.nvidia import QUERY
+from torchenv.host.probe.nvidia_smi import parse_screen
+from torchenv.host.probe.torch_messages import complaint
+
+WSL = {"/proc/version": sample("proc-version-wsl2.txt"), "/dev/dxg": ""}
+NOT_LOADED = Says(
+    "\x1b[31mROCk module is NOT loaded, possibly no GPU devices\x1b[0m\n"
+    "Unable to open /dev/kfd read-write: No such file or directory\n",
+    code=1,
+)
+FIELDS = "index, uuid, name, driver_version, memory.total [MiB], compute_cap, mig.mode.current"
+NO_DRIVER = Says(sample("nvsmi-err-no-communication.txt"), code=9)
+
+
+def of_class(kind: str, device: str) -> dict[str, str]:
+    """Return the files of a PCI device of another class than that of displays."""
+    files = pci(device)
+    return {path: kind if path.endswith("/class") else text for path, text in files.items()}
+
+
+def bind(root: Path, slot: str, driver: str) -> None:
+    """Bind a kernel driver to a PCI device, as the kernel shows it."""
+    place = root / "sys/bus/pci/devices" / slot
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "driver").symlink_to(f"../../../../bus/pci/drivers/{driver}")
+
+
+def codes(host: Host) -> list[str]:
+    return [problem.code for problem in host.problems]
+
+
+@pytest.mark.parametrize("kind", ["0x030000", "0x030200", "0x038000", "0x0b4000", "0x120000"])
+@pytest.mark.parametrize("device", ["10de:2330", "1002:74a1"])
+def test_a_card_of_any_class_for_accelerators_is_seen(tmp_path: Path, kind: str, device: str) -> None:
+    host = probed(tmp_path, of_class(kind, f"0000:1b:00.0 {device}"))
+    statuses = {host.nvidia.status, host.amd.status}
+    assert statuses == {Status.UNREADABLE, Status.ABSENT}
+
+
+@pytest.mark.parametrize(
+    ("kind", "device"), [("0x120000", "8086:7d1d"), ("0x0b4000", "8086:37c8"), ("0x040300", "10de:228b")]
+)
+def test_what_is_no_gpu_is_not_taken_for_one(tmp_path: Path, kind: str, device: str) -> None:
+    host = probed(tmp_path, of_class(kind, f"0000:00:0b.0 {device}"))
+    assert (host.nvidia, host.intel) == (Nvidia(), Intel())
+
+
+@pytest.mark.parametrize("number", ["e220", "e221", "e222", "e223"])
+def test_arc_pro_cards_of_the_b_series_are_known(tmp_path: Path, number: str) -> None:
+    host = probed(tmp_path, pci(f"0000:03:00.0 8086:{number}"))
+    assert [(card.name, card.xpu) for card in host.intel.devices] == [("Intel Arc B-Series Graphics", True)]
+
+
+def test_rocm_in_wsl_that_names_no_gpu_is_told_of_its_switch(tmp_path: Path) -> None:
+    host = probed(tmp_path, WSL, {"rocminfo": NOT_LOADED})
+    assert host.amd == Amd(status=Status.UNREADABLE)
+    (problem,) = host.problems
+    assert "set HSA_ENABLE_DXG_DETECTION=1" in problem.message
+
+
+def test_rocm_installed_beside_an_nvidia_gpu_in_wsl_is_no_second_gpu(tmp_path: Path) -> None:
+    answer = f"{FIELDS}\n0, [N/A], NVIDIA L4, 581.42, 23034, 8.9, [N/A]\n"
+    host = probed(tmp_path, WSL, {"rocminfo": NOT_LOADED, QUERY: answer})
+    assert (host.nvidia.status, host.amd.status) == (Status.FOUND, Status.ABSENT)
+
+
+def test_wsl_without_any_tool_of_amd_has_no_gpu_of_it(tmp_path: Path) -> None:
+    assert probed(tmp_path, WSL).amd == Amd()
+
+
+def test_a_rocm_tool_that_fails_by_its_driver_is_a_sight_where_no_bus_was_read(tmp_path: Path) -> None:
+    host = probed(tmp_path, tools={"rocminfo": NOT_LOADED})
+    assert host.amd == Amd(status=Status.UNREADABLE)
+    said = "rocminfo says `ROCk module is NOT loaded, possibly no GPU devices`"
+    assert [problem.message for problem in host.problems] == [said]
+
+
+def test_a_rocm_tool_that_fails_on_a_bus_without_amd_is_no_sight(tmp_path: Path) -> None:
+    host = probed(tmp_path, pci("0000:02:00.0 1a03:2000"), {"rocminfo": NOT_LOADED})
+    assert host.amd == Amd()
+    assert codes(host) == ["rocm-idle"]
+
+
+def test_the_module_of_amd_is_a_sight_and_named(tmp_path: Path) -> None:
+    host = probed(tmp_path, {"/sys/module/amdgpu/version": "6.12.12\n"})
+    assert host.amd == Amd(status=Status.UNREADABLE)
+    assert [problem.message for problem in host.problems] == [
+        "the AMD driver amdgpu 6.12.12 is loaded and no GPU can be asked"
+    ]
+
+
+def test_a_tool_of_nvidia_on_a_bus_without_nvidia_is_no_sight(tmp_path: Path) -> None:
+    host = probed(tmp_path, pci("0000:03:00.0 1002:744c"), {"nvidia-smi": NO_DRIVER})
+    assert host.nvidia == Nvidia()
+    assert host.amd.status is Status.UNREADABLE
+    message = "the NVIDIA driver is not loaded; no NVIDIA GPU is on the bus, so that means nothing here"
+    assert message in [problem.message for problem in host.problems]
+
+
+@pytest.mark.parametrize(
+    "sight",
+    [
+        pci("0000:01:00.0 10de:2684"),
+        {"/proc/driver/nvidia/version": sample("proc-driver-nvidia-version-proprietary.txt")},
+        {"/proc/device-tree/compatible": "nvidia,p3737-0000\0nvidia,tegra234\0"},
+        {"/proc/version": sample("proc-version-wsl2.txt")},
+    ],
+    ids=["card", "driver", "Jetson", "WSL"],
+)
+def test_a_tool_that_fails_beside_any_sight_never_means_absent(tmp_path: Path, sight: dict[str, str]) -> None:
+    files = {**pci("0000:03:00.0 1002:744c"), **sight}
+    assert probed(tmp_path, files, {"nvidia-smi": NO_DRIVER}).nvidia.status is not Status.ABSENT
+
+
+def test_a_lost_card_above_good_rows_is_told(tmp_path: Path) -> None:
+    lost = "Unable to determine the device handle for GPU0000:41:00.0: Unknown Error\n"
+    good = "".join(f"{number}, [N/A], NVIDIA L4, 580.95.05, 23034, 8.9, [N/A]\n" for number in (1, 2))
+    host = probed(tmp_path, tools={"nvidia-smi": f"{lost}{FIELDS}\n{good}"})
+    assert [card.index for card in host.nvidia.devices] == [1, 2]
+    assert codes(host) == ["gpu-lost"]
+
+
+def test_a_card_that_nvml_counts_and_cannot_ask_takes_nothing_from_the_others(tmp_path: Path) -> None:
+    devices = [
+        {"index": 0, "error": "GPU is lost", "code": 15},
+        {"index": 1, "name": "NVIDIA L4", "compute_cap": "8.9"},
+    ]
+    library = nvidia_libraries({"driver": "580.95.05", "devices": devices})
+    host = probed(tmp_path, tools={"ask_nvml.py": library})
+    assert [(card.index, card.name) for card in host.nvidia.devices] == [(1, "NVIDIA L4")]
+    assert [problem.message for problem in host.problems] == [
+        "the driver lost GPU 0 (GPU is lost): reboot to get it back"
+    ]
+
+
+def test_a_container_that_lost_its_gpus_is_told_to_start_again(tmp_path: Path) -> None:
+    said = Says("Failed to initialize NVML: Unknown Error\n", code=255)
+    host = probed(tmp_path, tools={"nvidia-smi": said})
+    assert host.nvidia.status is Status.UNREADABLE
+    assert [problem.message for problem in host.problems] == [
+        "NVML fails with `Unknown Error`: a running container has lost its GPUs; start it again"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("chip", "capability"), [("tegra194", (7, 2)), ("tegra234", (8, 7)), ("tegra264", (11, 0))]
+)
+def test_a_jetson_is_known_by_the_chip_of_its_device_tree(
+    tmp_path: Path, chip: str, capability: tuple[int, int]
+) -> None:
+    files = {"/proc/device-tree/compatible": f"nvidia,p3737-0000+p3701-0000\0nvidia,{chip}\0"}
+    host = probed(tmp_path, files, {"nvidia-smi": NO_DRIVER})
+    assert host.nvidia.tegra
+    assert [board.compute_capability for board in host.nvidia.devices] == [capability]
+
+
+def test_a_row_without_a_driver_keeps_its_other_values(tmp_path: Path) -> None:
+    files = {
+        "/proc/device-tree/compatible": "nvidia,tegra234\0",
+        "/etc/nv_tegra_release": "# R36 (release), REVISION: 4.3, GCID: 1, BOARD: generic, EABI: aarch64\n",
+    }
+    answer = f"{FIELDS}\n0, [N/A], Orin (nvgpu), N/A, 62841, N/A, N/A\n"
+    host = probed(tmp_path, files, {QUERY: answer})
+    (board,) = host.nvidia.devices
+    assert (board.name, board.memory_mib, board.compute_capability) == ("Orin (nvgpu)", 62841, (8, 7))
+    assert (host.nvidia.driver, str(host.nvidia.l4t), host.nvidia.tegra) == (None, "36.4.3", True)
+    assert [problem.message for problem in host.problems] == [
+        "this is a Jetson with Jetson Linux (L4T) 36.4.3 (JetPack 6)"
+    ]
+
+
+def test_the_plain_screen_knows_sliced_cards() -> None:
+    screen = """\
+| NVIDIA-SMI 535.183.01             Driver Version: 535.183.01   CUDA Version: 12.2     |
+|   0  NVIDIA A100-SXM4-80GB          On  | 00000000:07:00.0 Off |                   On |
+| N/A   35C    P0              64W / 400W |    87MiB / 81920MiB  |     N/A      Default |
+|                                         |                      |              Enabled |
++-----------------------------------------+----------------------+----------------------+
+|   1  NVIDIA A100-SXM4-80GB          On  | 00000000:0F:00.0 Off |                    0 |
+| N/A   33C    P0              61W / 400W |     4MiB / 81920MiB  |      0%      Default |
+|                                         |                      |             Disabled |
++-----------------------------------------+----------------------+----------------------+
+"""
+    assert parse_screen(screen).mig == (True, False)
+
+
+def test_names_cut_short_on_the_screen_come_from_the_list(tmp_path: Path) -> None:
+    screen = """\
+| NVIDIA-SMI 440.33.01    Driver Version: 440.33.01    CUDA Version: 10.2     |
+|   0  NVIDIA RTX 6000 Ada ...  Off  | 00000000:01:00.0 Off |                  N/A |
+"""
+    full = "GPU 0: NVIDIA RTX 6000 Ada Generation (UUID: GPU-00000000-0000-0000-0000-000000000001)\n"
+    unknown = Says("Option --query-gpu=… is not recognized.\n", code=2)
+    tools: dict[str, str | Says] = {
+        QUERY: unknown,
+        "nvidia-smi": screen,
+        "nvidia-smi -L": full,
+        "nvidia-smi -q -x": Says(code=2),
+    }
+    host = probed(tmp_path, tools=tools)
+    assert [card.name for card in host.nvidia.devices] == ["NVIDIA RTX 6000 Ada Generation"]
+
+
+@pytest.mark.parametrize(
+    ("driver", "words"),
+    [
+        ("nouveau", "bound to nouveau, which cannot run CUDA"),
+        ("vfio-pci", "bound to vfio-pci, which lends it to a virtual machine"),
+    ],
+)
+def test_a_card_that_another_driver_holds_is_unreadable_and_the_driver_named(
+    tmp_path: Path, driver: str, words: str
+) -> None:
+    bind(tmp_path, "0000:01:00.0", driver)
+    host = probed(tmp_path, pci("0000:01:00.0 10de:2684"))
+    assert host.nvidia.status is Status.UNREADABLE
+    assert f"an NVIDIA GPU is held: 10de:2684, {words}" in [problem.message for problem in host.problems]
+
+
+def test_a_card_that_only_shows_a_picture_is_named_so(tmp_path: Path) -> None:
+    framebuffer = "/sys/bus/platform/drivers/simple-framebuffer/simple-framebuffer.0"
+    host = probed(tmp_path, {**pci("0000:01:00.0 10de:2684"), framebuffer: ""})
+    held = "an NVIDIA GPU is held: 10de:2684, bound to simple-framebuffer, which only shows a picture"
+    assert held in [problem.message for problem in host.problems]
+
+
+def test_a_card_lent_to_a_virtual_machine_beside_a_good_one_is_told(tmp_path: Path) -> None:
+    bind(tmp_path, "0000:02:00.0", "vfio-pci")
+    answer = f"{FIELDS}\n0, [N/A], NVIDIA L4, 580.95.05, 23034, 8.9, [N/A]\n"
+    files = pci("0000:01:00.0 10de:27b8", "0000:02:00.0 10de:27b8")
+    host = probed(tmp_path, files, {QUERY: answer})
+    assert host.nvidia.status is Status.FOUND
+    assert codes(host) == ["driver-stand-in"]
+
+
+def test_a_card_of_intel_lent_to_a_virtual_machine_is_unreadable(tmp_path: Path) -> None:
+    bind(tmp_path, "0000:03:00.0", "vfio-pci")
+    assert probed(tmp_path, pci("0000:03:00.0 8086:e20b")).intel.status is Status.UNREADABLE
+
+
+def test_what_torch_says_of_a_missing_driver_is_understood() -> None:
+    text = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU"
+    found = complaint(text)
+    assert found is not None
+    assert found.code == "driver-missing"
+
+
+def test_evidence_is_understood_again_as_it_was_the_first_time(tmp_path: Path) -> None:
+    bind(tmp_path, "0000:01:00.0", "nouveau")
+    files = {
+        **pci("0000:01:00.0 10de:2684"),
+        "/proc/device-tree/compatible": "nvidia,tegra234\0",
+        "/sys/module/amdgpu/version": "6.12.12\n",
+    }
+    host = probed(tmp_path, files, {"rocminfo": NOT_LOADED})
+    assert reparse(host) == host
+    assert host.nvidia.devices[0].compute_capability == Capability(8, 7)
