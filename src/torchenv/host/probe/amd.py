@@ -250,7 +250,7 @@ def _without_driver(
 def _without_card(
     seen: SeenEvidence, nvidia: Nvidia, problems: list[Problem], *, wsl: bool
 ) -> tuple[Amd, tuple[Problem, ...]]:
-    """Distinguish a machine without a GPU of AMD from one whose GPU shows only through its tools or its driver."""
+    """Distinguish a machine without a GPU of AMD from one where only tools or the driver show it."""
     tools = (ROCMINFO, ENUMERATOR, AMD_SMI, AMD_SMI_LIST)
     failed = next((tool for tool in tools if _DRIVER_FAILED.search(seen.read_output(tool))), None)
     has_tool = any(tool in seen and seen[tool].outcome != "absent" for tool in tools)
