@@ -11,9 +11,9 @@ from torchenv.actions.diff import Differences, PackageChange, diff
 from torchenv.actions.status import StatusReport, status
 from torchenv.actions.switch import rollback, use
 from torchenv.actions.verify import verify_environment
+from torchenv.environment.findings import EnvironmentFinding
 from torchenv.environment.fingerprint import fingerprint
 from torchenv.environment.inspect import describe
-from torchenv.environment.verify import FileFinding
 from torchenv.render.status import describe_diff, describe_status
 from torchenv.system.processes import Process
 
@@ -90,11 +90,8 @@ def test_a_renamed_folder_is_told_with_both_names_and_its_environment_can_still_
 
     assert [each.code for each in found.problems] == ["moved"]
     (message,) = messages(found)
-    assert message == (
-        f"moved from {venv} to {moved}: 1 of its scripts start an interpreter there and no longer run;"
-        " its own interpreter works, so use `python -m NAME`,"
-        " and `torchenv create` makes a fresh environment"
-    )
+    scripts = "1 of its scripts no longer run (`python -m NAME` does)"
+    assert message == f"{moved}: was moved here from {venv}; {scripts}; run `torchenv create`"
     after.built("2.15.0+cu132")
     use("2", after.store, after.outside)
     assert rollback(None, after.store, after.outside).now.path == str(moved)
@@ -107,7 +104,7 @@ def test_it_is_found_again_too_where_the_workspace_lies_elsewhere(workspace: Wor
     venv.parent.rename(workspace.directory / "work" / "new")
     moved = workspace.directory / "work" / "new" / ".venv"
     (message,) = messages(looked(workspace))
-    assert message.startswith(f"moved from {venv} to {moved}: its own interpreter works")
+    assert message == f"{moved}: was moved here from {venv}; run `torchenv create`"
     # A switch to where it is already records where that is now.
     use("1", workspace.store, workspace.outside)
     assert workspace.store.read().number(1).path == str(moved)
@@ -190,7 +187,7 @@ def test_verify_names_what_was_changed_added_or_lost(workspace: Workspace) -> No
     (site / "sneaked.py").touch()
     inside = f"lib/{site.parent.name}/site-packages"
     assert verify_environment(environment, workspace.store, lambda *_: None) == (
-        FileFinding("missing", f"{inside}/numpy/version.py", "is missing"),
-        FileFinding("added", f"{inside}/sneaked.py", "was added"),
-        FileFinding("changed", f"{inside}/torch/version.py", "was changed"),
+        EnvironmentFinding("missing", f"{inside}/numpy/version.py", "is missing"),
+        EnvironmentFinding("added", f"{inside}/sneaked.py", "was added"),
+        EnvironmentFinding("changed", f"{inside}/torch/version.py", "was changed"),
     )

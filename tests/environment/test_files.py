@@ -318,7 +318,8 @@ def test_verify_sees_that_the_directory_was_moved(environment: Path) -> None:
     (environment / "bin" / "activate").write_text(f"VIRTUAL_ENV='{environment}'\n")
     before = fingerprint(describe(environment))
     moved = environment.rename(environment.with_name("moved"))
-    said = f"{moved}: was moved here from {environment}, and 1 of its scripts start an interpreter there"
+    scripts = "1 of its scripts no longer run (`python -m NAME` does)"
+    said = f"{moved}: was moved here from {environment}; {scripts}"
     assert findings(moved, before) == [said]
 
 

@@ -129,7 +129,7 @@ def test_a_user_directory_is_told_by_its_packages_alone(tmp_path: Path, site: st
 def test_a_directory_without_python_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         describe(tmp_path)
-    assert str(caught.value) == f"{tmp_path}: no Python environment is there"
+    assert str(caught.value) == f"`{tmp_path}` is not a Python environment"
     assert caught.value.hint == (
         "give the directory of a venv or of a conda environment, or the path of an interpreter"
     )

@@ -11,6 +11,7 @@ from torchenv.actions.checkpoints import judge_for
 from torchenv.actions.ports import Ports
 from torchenv.catalogue import Catalogue
 from torchenv.environment.base_python import BasePython
+from torchenv.environment.findings import find_wrong
 from torchenv.environment.fingerprint import Fingerprint, differences, fingerprint
 from torchenv.environment.identity import identity
 from torchenv.environment.inspect import Installation, describe
@@ -23,7 +24,7 @@ from torchenv.workspace.records import Environment
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """The environment in use before a change, and how every file of it was."""
+    """The active environment before a change, and how every file of it was."""
 
     environment: Environment
     installation: Installation
@@ -38,8 +39,10 @@ def adopt(path: Path, catalogue: Catalogue, ports: Ports) -> Environment:
     """Record the environment at `path`; raises `InputError` where there is none or it has no torch."""
     installation = describe(path)
     if installation.torch is None:
-        hint = "give the directory of an environment with torch in it"
-        raise InputError(f"{path}: there is no torch in this environment", hint=hint)
+        hint = "name an environment with torch in it: `torchenv adopt PATH`"
+        raise InputError(f"environment `{path}` has no torch", hint=hint)
+    for finding in find_wrong(installation):
+        ports.say(f"warning: {finding.advice}")
     with ports.store.hold(f"torchenv adopt {path}"):
         manifest = ports.store.clear_unfinished()
         manifest, fallback = record_adoption(manifest, installation, catalogue, ports)
@@ -52,19 +55,18 @@ def adopt(path: Path, catalogue: Catalogue, ports: Ports) -> Environment:
 def in_use(
     manifest: Manifest, host: Host, catalogue: Catalogue, ports: Ports
 ) -> tuple[Manifest, Fallback | None]:
-    """Find the environment in use, recording it if it is not; None where none holds a torch.
+    """Find the active environment, recording it if it is not; None where none holds a torch.
 
-    What was switched to through torchenv is in use; before any switch it is the active environment, else the
+    What was switched to through torchenv is active; before any switch it is the shell's environment, else the
     project's own.
     """
     recorded = manifest.active
     if recorded is not None and recorded.on_disk and Path(recorded.path).is_dir():
         installation = describe(Path(recorded.path))
         return manifest, Fallback(recorded, installation, fingerprint(installation))
-    seen = sorted(host.environments, key=lambda each: not each.active)
-    for each in seen:
-        if each.torch is not None and Path(each.path).is_dir():
-            return record_adoption(manifest, describe(Path(each.path)), catalogue, ports)
+    for seen in sorted(host.environments, key=lambda environment: not environment.active):
+        if seen.torch is not None and Path(seen.path).is_dir():
+            return record_adoption(manifest, describe(Path(seen.path)), catalogue, ports)
     return manifest, None
 
 
@@ -78,7 +80,7 @@ def record_adoption(
     python = installation.python or "unknown"
     minor = ".".join(python.split(".")[:2])
     name = f"{Version(torch).public}-{backend}-py{minor}" if torch else f"py{minor}"
-    known = {each.number for each in manifest.environments}
+    known = {recorded.number for recorded in manifest.environments}
     manifest, environment = manifest.adopt(
         name,
         path=installation.path,

@@ -12,7 +12,8 @@ from torchenv.actions.fetchable import expiring
 from torchenv.actions.run import directory_of
 from torchenv.actions.surroundings import surroundings
 from torchenv.actions.switch import drift, unusable
-from torchenv.environment.inspect import canonical, describe, distributions, find_stray_scripts
+from torchenv.environment.findings import EnvironmentFinding, find_wrong
+from torchenv.environment.inspect import canonical, describe, distributions
 from torchenv.host.model import Problem
 from torchenv.lockfile.lock import Lock
 from torchenv.system.processes import Process, Running
@@ -41,7 +42,8 @@ def status(
 ) -> StatusReport:
     """Look at the environment in use and around it; changes nothing and waits for nobody.
 
-    Codes: unusable, moved, drift, by-hand, expires, other-active, unfinished, and those of the surroundings.
+    Codes: unusable, drift, by-hand, expires, other-active, unfinished, those of `find_wrong` and those of the
+    surroundings.
     """
     manifest = store.read()
     current = manifest.active
@@ -64,7 +66,7 @@ def _of_environment(environment: Environment, store: Store) -> Iterator[Problem]
         yield Problem("unusable", environment.path, f"environment {environment} cannot be used: {why}")
         return
     directory = directory_of(environment, store)
-    yield from _find_move(environment, directory, store)
+    yield from _find_wrong_files(environment, directory, store)
     if (changed := drift(environment, directory)) is not None:
         yield Problem("drift", str(directory), changed)
     lock = store.lock_path(environment.number)
@@ -74,25 +76,21 @@ def _of_environment(environment: Environment, store: Store) -> Iterator[Problem]
         )
 
 
-def _find_move(environment: Environment, directory: Path, store: Store) -> Iterator[Problem]:
-    installation = describe(directory)
-    was = installation.made_at if installation.has_moved else None
-    if isinstance(where := store.locate(environment), Moved):
-        was = was or where.was
-    if was is None:
-        return
-    scripts = len(find_stray_scripts(installation))
-    strayed = f" {scripts} of its scripts start an interpreter there and no longer run;" if scripts else ""
-    message = (
-        f"moved from {was} to {directory}:{strayed} its own interpreter works, so use `python -m NAME`,"
-        " and `torchenv create` makes a fresh environment"
-    )
-    yield Problem("moved", str(directory), message)
+def _find_wrong_files(environment: Environment, directory: Path, store: Store) -> Iterator[Problem]:
+    wrong = find_wrong(describe(directory))
+    where = store.locate(environment)
+    if isinstance(where, Moved) and all(finding.code != "moved" for finding in wrong):
+        moved = EnvironmentFinding(
+            "moved", str(directory), f"was moved here from {where.was}", "torchenv create"
+        )
+        wrong = (moved, *wrong)
+    yield from (Problem(finding.code, finding.path, finding.advice) for finding in wrong)
 
 
 def _find_changes_since_lock(directory: Path, lock: Lock) -> Iterator[Problem]:
     """Name what was installed by hand since the environment was built; torch itself is told as its drift."""
-    found = {canonical(each.name): each.version for each in distributions(describe(directory))}
+    installed = distributions(describe(directory))
+    found = {canonical(distribution.name): distribution.version for distribution in installed}
     for name, version in lock.versions.items():
         now = found.get(name)
         if name != "torch" and (now is None or Version(now).public != Version(version).public):

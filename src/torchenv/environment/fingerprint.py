@@ -77,7 +77,7 @@ _SAID = {
 
 
 def fingerprint(installation: Installation) -> Fingerprint:
-    """Look at every file of an environment but byte-code caches; read those that no RECORD vouches for."""
+    """Return how every file is, byte-code caches aside; what a RECORD vouches for is not read."""
     vouched = read_recorded_digests(installation)
     found = dict(files_of(installation))
     read = [path for path, status in found.items() if stat.S_ISREG(status.st_mode) and path not in vouched]
@@ -151,9 +151,9 @@ def roots(installation: Installation) -> Iterable[Path]:
             return (installation.path,)
         case Layout.CONDA:
             return tuple(
-                each
-                for each in installation.path.iterdir()
-                if each.is_dir() and each.name not in _CONDA_OTHERS
+                directory
+                for directory in installation.path.iterdir()
+                if directory.is_dir() and directory.name not in _CONDA_OTHERS
             )
         case Layout.SYSTEM | Layout.USER:
             # A prefix such as /usr is a whole machine; only what pip could change in it is looked at.

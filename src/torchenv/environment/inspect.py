@@ -5,13 +5,19 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchenv.errors import InputError
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution as Metadata
+
+_METADATA = frozenset({"dist-info", "egg-info"})
 
 
 class Layout(Enum):
@@ -63,7 +69,7 @@ class RecordLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Distribution:
-    """An installed package, by its `*.dist-info` directory.
+    """An installed package, by its `*.dist-info` directory or its `*.egg-info`, which may be a file.
 
     `requested` means that someone asked for it by name; `direct_url` is the text of the file that says
     it came from a path, an archive or a repository rather than from an index; `installer` names who put
@@ -82,6 +88,9 @@ class Distribution:
         """Yield the files that its installer says it wrote; none where the installer keeps no list."""
         text = _read(self.info / "RECORD")
         if text is None:
+            # An .egg-info lists its files relative to itself, and without digests: ../torchao/__init__.py
+            for line in (_read(self.info / "installed-files.txt") or "").splitlines():
+                yield RecordLine(Path(os.path.normpath(self.info / line)), None, None)
             return
         site = str(self.info.parent)
         for row in csv.reader(text.splitlines()):
@@ -119,18 +128,38 @@ def describe(path: Path) -> Installation:
             path=path, layout=Layout.USER, python=minor, site_packages=sites, torch=torch_version(sites)
         )
     hint = "give the directory of a venv or of a conda environment, or the path of an interpreter"
-    raise InputError(f"{path}: no Python environment is there", hint=hint)
+    raise InputError(f"`{path}` is not a Python environment", hint=hint)
 
 
 def distributions(installation: Installation) -> tuple[Distribution, ...]:
     """Return the installed packages by name; what stands first on the path hides what comes later."""
     found: dict[str, Distribution] = {}
     for site in installation.site_packages:
-        for info in sorted(site.glob("*.dist-info")):
-            distribution = _distribution(info)
+        for metadata in _find_metadata(site):
+            distribution = _distribution(*metadata)
             if distribution:
                 found.setdefault(canonical(distribution.name), distribution)
     return tuple(found[name] for name in sorted(found))
+
+
+def list_metadata(installation: Installation) -> dict[str, tuple[Path, ...]]:
+    """Return where the metadata of each package in an environment of its own lie, by canonical name.
+
+    More than one place means that an install or an uninstall was stopped half-way. What pip set aside while
+    it uninstalled, whose name begins with `~`, stands under the name `~`.
+    """
+    found: dict[str, list[Path]] = {}
+    for site in installation.site_packages:
+        if not site.is_relative_to(installation.path):
+            continue
+        for name in sorted(_list_directory(site)):
+            stem, _, suffix = name.rpartition(".")
+            if name.startswith("~"):
+                found.setdefault("~", []).append(site / name)
+            elif suffix in _METADATA:
+                # foo-1.0-py3.12.egg-info
+                found.setdefault(canonical(stem.partition("-")[0]), []).append(site / name)
+    return {name: tuple(paths) for name, paths in found.items()}
 
 
 def read_recorded_digests(installation: Installation) -> dict[str, str]:
@@ -144,7 +173,7 @@ def read_recorded_digests(installation: Installation) -> dict[str, str]:
 def find_stray_scripts(installation: Installation) -> tuple[tuple[Path, str], ...]:
     """Return the scripts that would start an interpreter from outside, each with that interpreter."""
     directory = installation.path / ("Scripts" if (installation.path / "Scripts").is_dir() else "bin")
-    scripts = sorted(each for each in directory.glob("*") if each.is_file() and not each.is_symlink())
+    scripts = sorted(script for script in directory.glob("*") if script.is_file() and not script.is_symlink())
     starts = ((script, _find_interpreter(script)) for script in scripts)
     own = f"{installation.path}{os.sep}"
     return tuple((script, python) for script, python in starts if python and not python.startswith(own))
@@ -158,10 +187,17 @@ def torch_version(site_packages: tuple[Path, ...]) -> str | None:
         match = re.search(r"""^__version__(?::\s*\w+)?\s*=\s*['"]([^'"]+)['"]""", text or "", re.MULTILINE)
         if match:
             return match[1]
-        info = next(iter(sorted(site.glob("torch-*.dist-info"))), None)
-        if info is not None:
-            return info.name.removeprefix("torch-").removesuffix(".dist-info")
+        # torch-2.14.1.dist-info    torch-2.14.1-py3.12.egg-info
+        infos = (name.rpartition(".") for name in sorted(_list_directory(site)) if name.startswith("torch-"))
+        stem = next((stem for stem, _, suffix in infos if suffix in _METADATA), None)
+        if stem is not None:
+            return stem.split("-")[1]
     return None
+
+
+def read_venv_version(text: str) -> str | None:
+    """Return the version of Python that the text of a pyvenv.cfg names."""
+    return _find_version(_settings(text))
 
 
 def canonical(name: str) -> str:
@@ -171,22 +207,34 @@ def canonical(name: str) -> str:
 
 def _describe_venv(path: Path) -> Installation:
     settings = _settings(_read(path / "pyvenv.cfg") or "")
-    # venv writes `version = 3.12.1`, uv `version_info = 3.12.1`, virtualenv `version_info = 3.12.1.final.0`.
-    version = re.match(r"\d+\.\d+(\.\d+)?", settings.get("version") or settings.get("version_info", ""))
+    version = _find_version(settings)
     sites = _site_packages(path)
     base = _base(path, settings)
-    if settings.get("include-system-site-packages") == "true" and base:
-        sites += _site_packages(base.parent.parent if base.parent.name == "bin" else base.parent)
+    if settings.get("include-system-site-packages") == "true" and settings.get("home"):
+        sites += _find_system_sites(Path(settings["home"]), version)
     return Installation(
         path=path,
         layout=Layout.VENV,
-        python=version[0] if version else None,
+        python=version,
         interpreter=_interpreter(path),
         base=base,
         site_packages=sites,
         torch=torch_version(sites),
         made_at=_find_origin(path, settings),
     )
+
+
+def _find_system_sites(home: Path, version: str | None) -> tuple[Path, ...]:
+    # A prefix such as /usr holds the packages of several Pythons.
+    minor = ".".join((version or "").split(".")[:2])
+    sites = _site_packages(home.parent if home.name == "bin" else home)
+    return tuple(site for site in sites if _minor_of(site) in {minor, "3", None})
+
+
+def _find_version(settings: Mapping[str, str]) -> str | None:
+    # venv writes `version = 3.12.1`, uv `version_info = 3.12.1`, virtualenv `version_info = 3.12.1.final.0`.
+    version = re.match(r"\d+\.\d+(\.\d+)?", settings.get("version") or settings.get("version_info", ""))
+    return version[0] if version else None
 
 
 def _settings(text: str) -> dict[str, str]:
@@ -204,7 +252,7 @@ def _base(path: Path, settings: dict[str, str]) -> Path | None:
     if inside is not None and inside.is_symlink():
         return Path(os.path.realpath(inside))
     home = settings.get("home")
-    return next((each for each in _interpreters(Path(home))), None) if home else None
+    return next(_interpreters(Path(home)), None) if home else None
 
 
 def _find_origin(path: Path, settings: dict[str, str]) -> Path | None:
@@ -246,7 +294,7 @@ def _describe_system(path: Path) -> Installation:
     named = re.fullmatch(r"python(\d\.\d+t?)", real.name)
     if named:
         # A prefix such as /usr holds several; only the one that `python3` means is looked at.
-        sites = tuple(each for each in sites if _minor_of(each) in {named[1], "3"})
+        sites = tuple(site for site in sites if _minor_of(site) in {named[1], "3"})
     version = named[1] if named else (_minor_of(sites[-1]) if sites else None)
     patch = _read(path / "include" / f"python{version}" / "patchlevel.h")
     # #define PY_VERSION              "3.12.4"
@@ -264,7 +312,7 @@ def _describe_system(path: Path) -> Installation:
 
 def _interpreter(path: Path) -> Path | None:
     places = (path / "bin", path / "Scripts", path)
-    return next((each for place in places for each in _interpreters(place)), None)
+    return next((found for place in places for found in _interpreters(place)), None)
 
 
 def _interpreters(directory: Path) -> Iterator[Path]:
@@ -301,22 +349,43 @@ def _minor_of(site: Path) -> str | None:
     return match[1] or f"3.{match[2]}"
 
 
-def _distribution(info: Path) -> Distribution | None:
-    # Name, Version and Requires-Dist stand in the headers, before the description.
-    headers = (_read(info / "METADATA") or "").partition("\n\n")[0]
-    fields = re.findall(r"^(Name|Version|Requires-Dist):\s*(.*)$", headers, re.MULTILINE)
-    given = dict(fields)
-    if "Name" not in given or "Version" not in given:
+def _find_metadata(site: Path) -> Iterator[tuple[Metadata, Path]]:
+    """Yield the metadata of the packages in a directory, each with its place, but for what is half gone."""
+    from importlib.metadata import Distribution as Metadata
+
+    for name in sorted(_list_directory(site)):
+        if name.rpartition(".")[2] in _METADATA and not name.startswith("~"):
+            yield Metadata.at(site / name), site / name
+
+
+def _distribution(metadata: Metadata, info: Path) -> Distribution | None:
+    try:
+        headers = metadata.metadata
+        requires = headers.get_all("Requires-Dist") or ()
+        if info.suffix == ".egg-info":
+            requires = metadata.requires or ()
+        name, version = headers["Name"], headers["Version"]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        # Metadata that cannot be read, or that are not there at all, are those of no package.
+        return None
+    if not name or not version:
         return None
     return Distribution(
-        name=given["Name"].strip(),
-        version=given["Version"].strip(),
+        name=name.strip(),
+        version=version.strip(),
         info=info,
         requested=(info / "REQUESTED").is_file(),
-        requires=tuple(value.strip() for key, value in fields if key == "Requires-Dist"),
+        requires=tuple(value.strip() for value in requires),
         direct_url=_read(info / "direct_url.json"),
         installer=(_read(info / "INSTALLER") or "").strip() or None,
     )
+
+
+def _list_directory(directory: Path) -> list[str]:
+    try:
+        return os.listdir(directory)  # noqa: PTH208 - names are enough, and there are hundreds
+    except OSError:
+        return []
 
 
 def _find_interpreter(script: Path) -> str | None:
@@ -337,10 +406,10 @@ def _conda_digests(path: Path) -> Iterator[tuple[str, str]]:
         # {"_path": "bin/pip", "path_type": "hardlink", "sha256": "…", "sha256_in_prefix": "…"}
         # One that conda was stopped in writing leaves its files to be compared by what they hold.
         with suppress(ValueError, RecursionError, LookupError, TypeError, AttributeError):
-            for each in json.loads(_read(meta) or "{}")["paths_data"]["paths"]:
-                digest = each.get("sha256_in_prefix") or each.get("sha256")
-                if digest and each.get("path_type") == "hardlink":
-                    yield os.path.normpath(f"{path}/{each['_path']}"), digest
+            for file in json.loads(_read(meta) or "{}")["paths_data"]["paths"]:
+                digest = file.get("sha256_in_prefix") or file.get("sha256")
+                if digest and file.get("path_type") == "hardlink":
+                    yield os.path.normpath(f"{path}/{file['_path']}"), digest
 
 
 def _hexadecimal(digest: str) -> str | None:

@@ -6,12 +6,12 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchenv.environment.findings import EnvironmentFinding, find_wrong
 from torchenv.environment.fingerprint import FileEntry, Fingerprint, content, files_of, link, relative, roots
-from torchenv.environment.inspect import Installation, find_stray_scripts, read_recorded_digests
+from torchenv.environment.inspect import Installation, read_recorded_digests
 
 if TYPE_CHECKING:
     from torchenv.environment.base_python import BasePython
@@ -24,36 +24,25 @@ def _silent(done: int, total: int) -> None:
     del done, total
 
 
-@dataclass(frozen=True, slots=True)
-class FileFinding:
-    """One thing that is not as it was; `code` is added, missing, changed, mode, moved or base."""
-
-    code: str
-    path: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}"
-
-
 def verify(
     installation: Installation,
     *,
     base: BasePython,
     before: Fingerprint | None = None,
     progress: Progress = _silent,
-) -> tuple[FileFinding, ...]:
+) -> tuple[EnvironmentFinding, ...]:
     """Read a whole environment on every core, and name what is not as it was, byte-code caches aside.
 
     `base` is the interpreter that was recorded and `before` the fingerprint that was kept; without one,
     only what a RECORD lists is checked. A file that was only written again, with the same bytes, is none.
+    Codes beside those of `find_wrong`: added, missing, changed, mode and base.
     """
     recorded = _read_digests(installation)
     entries = before.entries if before else {}
     found = {relative(path, installation.path): (path, status) for path, status in files_of(installation)}
     expected = recorded.keys() | entries.keys()
-    missing = [FileFinding("missing", path, "is missing") for path in expected - found.keys()]
-    added = [FileFinding("added", path, "was added") for path in found.keys() - expected if before]
+    missing = [EnvironmentFinding("missing", path, "is missing") for path in expected - found.keys()]
+    added = [EnvironmentFinding("added", path, "was added") for path in found.keys() - expected if before]
     contents = _contents(found, expected, progress)
     changed = [
         finding
@@ -61,7 +50,11 @@ def verify(
         for finding in _compare(path, now, found[path][1], recorded.get(path), entries.get(path))
     ]
     files = sorted([*missing, *added, *changed], key=lambda finding: (finding.path, finding.code))
-    return (*_find_move(installation), *_find_base_change(base), *files)
+    changed_base = tuple(_find_base_change(base))
+    wrong = find_wrong(installation)
+    if changed_base:
+        wrong = tuple(finding for finding in wrong if finding.code != "interpreter-gone")
+    return (*wrong, *changed_base, *files)
 
 
 def digest_of_base(path: Path) -> str | None:
@@ -121,27 +114,19 @@ def _read_all(paths: list[str]) -> list[str]:
 
 def _compare(
     path: str, now: str, status: os.stat_result, recorded: str | None, before: FileEntry | None
-) -> Iterator[FileFinding]:
+) -> Iterator[EnvironmentFinding]:
     # Where RECORD vouches for a file, the fingerprint holds no digest of it.
     wanted = recorded or (before.content if before else None)
     if wanted and now != wanted:
-        yield FileFinding("changed", path, "cannot be read" if now == "unreadable" else "was changed")
+        yield EnvironmentFinding("changed", path, "cannot be read" if now == "unreadable" else "was changed")
     if before and not stat.S_ISLNK(status.st_mode) and stat.S_IMODE(status.st_mode) != before.mode:
         message = f"has mode {stat.S_IMODE(status.st_mode):o}, and had {before.mode:o}"
-        yield FileFinding("mode", path, message)
+        yield EnvironmentFinding("mode", path, message)
 
 
-def _find_move(installation: Installation) -> Iterator[FileFinding]:
-    if installation.has_moved:
-        strayed = find_stray_scripts(installation)
-        scripts = f", and {len(strayed)} of its scripts start an interpreter there" if strayed else ""
-        message = f"was moved here from {installation.made_at}{scripts}"
-        yield FileFinding("moved", str(installation.path), message)
-
-
-def _find_base_change(base: BasePython) -> Iterator[FileFinding]:
+def _find_base_change(base: BasePython) -> Iterator[EnvironmentFinding]:
     now = digest_of_base(Path(base.path))
     if now is None:
-        yield FileFinding("base", base.path, "the interpreter it stands on is gone")
+        yield EnvironmentFinding("base", base.path, "the interpreter it stands on is gone")
     elif base.digest and now != base.digest:
-        yield FileFinding("base", base.path, "the interpreter it stands on was changed")
+        yield EnvironmentFinding("base", base.path, "the interpreter it stands on was changed")

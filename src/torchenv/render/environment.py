@@ -9,9 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torchenv.actions.verify import find_wrong_in
 from torchenv.checkpoints.lifeboats import describe_run, describe_unjudged, make_printable
 from torchenv.checkpoints.steps import behind
 from torchenv.errors import ToolFailed
+from torchenv.system.documents import plain
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, EnvironmentKind, Proof, Run, State, as_json
 from torchenv.workspace.store import Store, constraints_path
@@ -46,6 +48,7 @@ def encode_environment(environment: Environment, store: Store) -> dict[str, Any]
         "checkpoints": [_of_run(run, environment) for run in store.read().runs],
         "plan": _read_plan(environment, store),
         "lock-path": str(lock) if lock.is_file() else None,
+        "findings": plain(find_wrong_in(environment, store)),
     }
 
 
@@ -119,6 +122,7 @@ def _read_plan(environment: Environment, store: Store) -> dict[str, Any] | None:
 def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
     yield f"environment {environment}: {environment.kind.value}, {environment.state.value}"
     yield f"path: {environment.path}"
+    yield from (f"warning: {finding.advice}" for finding in find_wrong_in(environment, store))
     yield f"python: {environment.python.version} on {environment.python.path}"
     yield f"torch: {environment.torch or 'none'}, from {environment.index or 'the default package index'}"
     yield f"reads: {environment.reads or 'unknown'}"

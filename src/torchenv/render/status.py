@@ -10,7 +10,7 @@ from torchenv.actions.diff import Differences, PackageChange
 from torchenv.actions.remove import Pruned
 from torchenv.actions.status import StatusReport
 from torchenv.checkpoints.lifeboats import describe_run
-from torchenv.environment.verify import FileFinding
+from torchenv.environment.findings import EnvironmentFinding
 from torchenv.system.documents import plain
 from torchenv.workspace.records import Environment, State, as_json
 
@@ -50,7 +50,7 @@ def describe_diff(differences: Differences) -> str:
     return "\n".join(str(each) for each in changes if each is not None)
 
 
-def encode_findings(environment: Environment, findings: tuple[FileFinding, ...]) -> dict[str, Any]:
+def encode_findings(environment: Environment, findings: tuple[EnvironmentFinding, ...]) -> dict[str, Any]:
     """Return the `torchenv.verify/1` document."""
     return {
         "schema": "torchenv.verify/1",

@@ -120,7 +120,7 @@ def test_an_environment_that_was_moved_says_from_where(tmp_path: Path) -> None:
     host = probed(tmp_path / "root", project=tmp_path / "new")
     new = tmp_path / "new/.venv"
     assert seen(host) == [(str(new), "3.12.3", "2.14.1+cu130", True)]
-    message = f"{new} was made at {old} and moved: its Python works, and its scripts name the old place"
+    message = f"{new}: was moved here from {old}"
     assert host.problems == (Problem("environment-moved", str(new), message),)
 
 

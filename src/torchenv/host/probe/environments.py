@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from torchenv.environment.findings import find_wrong
+from torchenv.environment.inspect import describe, read_venv_version, torch_version
+from torchenv.errors import InputError
 from torchenv.host.model import Evidence, Problem, SeenEnvironment, WrittenVersion
 from torchenv.host.probe import pythons
-from torchenv.host.probe.sources import Look, SeenEvidence, Sources, json_strings
+from torchenv.host.probe.sources import Look, SeenEvidence, Sources, json_object, json_strings
 
 SOURCE = "environment "
 
@@ -47,7 +50,7 @@ def look_again(look: Look) -> None:
             sites.insert(0, (local, [local / f"lib/python{interpreter.minor}/site-packages"]))
         for place, directories in sites:
             source = f"{SOURCE}{place}"
-            torch = _torch(directories)
+            torch = torch_version(tuple(directories))
             if torch is not None and source not in look.gathered:
                 said = {"why": "PATH" if on_path else "interpreter", "torch": torch}
                 look.keep(Evidence(source, "read", json.dumps({**said, "python": str(interpreter.version)})))
@@ -64,12 +67,7 @@ def understand(seen: SeenEvidence) -> tuple[tuple[SeenEnvironment, ...], tuple[P
         if evidence.outcome != "read":
             problems.append(Problem("environment-missing", path, evidence.text))
             continue
-        if "made at" in said:
-            message = (
-                f"{path} was made at {said['made at']} and moved: its Python works, and its scripts name the"
-                " old place"
-            )
-            problems.append(Problem("environment-moved", path, message))
+        problems += _wrong(evidence.text)
         found.append((why, SeenEnvironment(path=path, python=_python(said), torch=parse_torch(said))))
     ranked = [number for number, (why, _) in enumerate(found) if why in _RANK]
     in_use = min(ranked, key=lambda number: _RANK.index(found[number][0]), default=None)
@@ -83,21 +81,15 @@ def understand(seen: SeenEvidence) -> tuple[tuple[SeenEnvironment, ...], tuple[P
     return environments, tuple(problems)
 
 
-def parse_cfg(text: str) -> WrittenVersion | None:
-    # version = 3.12.3                 (venv)
-    # version_info = 3.12.3.final.0    (virtualenv)
-    found = re.search(r"^version(?:_info)?\s*=\s*(\d+\.\d+\.\d+)", text, re.MULTILINE)
-    return WrittenVersion.read(found[1]) if found else None
-
-
 def parse_torch(said: Mapping[str, str]) -> WrittenVersion | None:
-    """Read what `torch/version.py` says, with the local label, or what the dist-info is called."""
+    """Read the version of torch, with its local label where one is known."""
+    # 2.14.1+cu130, or in the evidence of older versions of torchenv:
     # __version__ = '2.14.1+cu130'
     # torch-2.14.1.dist-info
     text = said.get("torch", "")
     found = re.search(r"__version__\s*(?::\s*\w+\s*)?=\s*['\"]([^'\"]+)", text)
     found = found or re.match(r"torch-(.+)\.dist-info", text)
-    return WrittenVersion.read(found[1]) if found else None
+    return WrittenVersion.read(found[1] if found else text)
 
 
 def _led_to(sources: Sources, project: Path | None) -> Iterator[tuple[str, Path]]:
@@ -116,29 +108,34 @@ def _led_to(sources: Sources, project: Path | None) -> Iterator[tuple[str, Path]
 
 def _keep(look: Look, why: str, prefix: Path) -> None:
     source = f"{SOURCE}{prefix}"
-    cfg = _text(prefix / "pyvenv.cfg")
-    conda = sorted(each.name for each in prefix.glob("conda-meta/python-3*.json"))
-    # conda also makes environments without a Python.
-    is_conda = why in {"CONDA_PREFIX", "conda base"} and prefix.is_dir()
-    if cfg is None and not conda and not is_conda:
-        message = f"{why} leads to {prefix}, which is no environment"
-        look.keep(Evidence(source, "failed", message))
+    said: dict[str, object] = {"why": why}
+    try:
+        installation = describe(prefix)
+        said |= {"python": installation.python, "torch": installation.torch}
+        wrong = [[finding.code, finding.path, finding.message] for finding in find_wrong(installation)]
+        if wrong:
+            said["wrong"] = wrong
+    except InputError:
+        # conda also makes environments without a Python.
+        if not (why in {"CONDA_PREFIX", "conda base"} and prefix.is_dir()):
+            look.keep(Evidence(source, "failed", f"{why} leads to {prefix}, which is no environment"))
+            return
+    except OSError as error:
+        look.keep(Evidence(source, "failed", f"{prefix} cannot be read: {error.strerror or error}"))
         return
-    torch = _torch(_within(prefix))
-    home = re.search(r"^home\s*=\s*(\S.*?)\s*$", cfg or "", re.MULTILINE)
-    version = parse_cfg(cfg or "")
-    if torch is None and home and version and re.search(r"system-site-packages\s*=\s*true", cfg or ""):
-        torch = _torch(_find_site_packages(Path(home[1]).parent, f"{version.major}.{version.minor}"))
-    said = {"why": why, "pyvenv.cfg": cfg, "conda-meta": "\n".join(conda), "torch": torch}
-    # command = /usr/bin/python3.12 -m venv --without-pip /home/u/old/.venv
-    made = re.search(r"^command\s*=.* -m venv (?:.*? )?(/.*?)\s*$", cfg or "", re.MULTILINE)
-    if made and os.path.realpath(made[1]) != os.path.realpath(prefix):
-        said["made at"] = made[1]
     look.keep(Evidence(source, "read", json.dumps(said)))
 
 
-def _within(prefix: Path) -> list[Path]:
-    return [*prefix.glob("lib*/python3*/site-packages"), prefix / "Lib/site-packages"]
+def _wrong(text: str) -> Iterator[Problem]:
+    """Read what the files of an environment showed to be wrong."""
+    listed = json_object(text).get("wrong")
+    for finding in listed if isinstance(listed, list) else ():
+        match finding:
+            case [str(code), str(path), str(message)]:
+                yield Problem(f"environment-{code}", path, f"{path}: {message}")
+            case _:
+                # The text may come from anywhere.
+                continue
 
 
 def _find_site_packages(prefix: Path, minor: str) -> list[Path]:
@@ -151,36 +148,10 @@ def _find_site_packages(prefix: Path, minor: str) -> list[Path]:
     ]
 
 
-def _torch(directories: Sequence[Path]) -> str | None:
-    """Return the text that names torch's version: empty if torch is there without it, None if not."""
-    for directory in directories:
-        text = _text(directory / "torch" / "version.py")
-        if text is not None:
-            line = re.search(r"^__version__.*$", text, re.MULTILINE)
-            if line:
-                return line[0]
-        if info := _dist_info(directory):
-            return info
-        if (directory / "torch" / "__init__.py").is_file():
-            return ""
-    return None
-
-
-def _dist_info(directory: Path) -> str | None:
-    names: Iterable[str] = (each.name for each in directory.glob("torch-*.dist-info"))
-    return next(iter(sorted(names)), None)
-
-
 def _python(said: Mapping[str, str]) -> WrittenVersion | None:
     if "python" in said:
         return WrittenVersion.read(said["python"])
-    # python-3.12.4-h194c7f8_1.json
+    # The evidence of older versions of torchenv: python-3.12.4-h194c7f8_1.json
     conda = re.search(r"python-(\d+\.\d+\.\d+)", said.get("conda-meta", ""))
-    return parse_cfg(said.get("pyvenv.cfg", "")) or (WrittenVersion.read(conda[1]) if conda else None)
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
+    version = read_venv_version(said.get("pyvenv.cfg", "")) or (conda[1] if conda else None)
+    return WrittenVersion.read(version) if version else None
