@@ -70,7 +70,7 @@ def test_a_rollback_warns_before_it_switches(workspace: Workspace) -> None:
             " step-100 is the newest that can, 200 steps behind"
         ),
         "  `torchenv checkpoints downgrade runs/a/step-300 --for 2.14` makes a copy that can",
-        "runs/a: not complete and newer: step-400",
+        "runs/a: newer and not complete: step-400",
     ]
     assert contents(runs) == before
 

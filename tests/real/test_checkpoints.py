@@ -182,9 +182,17 @@ def test_what_2_15_saves_2_14_reads_once_it_is_downgraded(trainings: Trainings, 
     assert refused is not None
     assert "too many values to unpack" in refused, refused
 
-    down = trainings.torchenv("checkpoints", "downgrade", str(saved), "--for", "2.14", "--json")
+    down = trainings.torchenv("checkpoints", "downgrade", str(saved), "--for", "2.14", "--prove", "--json")
     assert down.returncode == 0, describe_end(down)
-    copy = Path(json.loads(down.stdout)["copies"][0]["copy"])
+    document = json.loads(down.stdout)
+    copy = Path(document["copies"][0]["copy"])
+    (proof,) = document["proofs"]
+    assert (proof["differences"], proof["tensors"] > 0) == ([], True)
+    for form in ("safetensors", "torch-save"):
+        other = trainings.directory / "converted" / f"{kind}-{form}"
+        done = trainings.torchenv("checkpoints", "convert", str(saved), str(other), "--to", form, "--json")
+        assert done.returncode == 0, describe_end(done)
+        assert json.loads(done.stdout)["tensors"] == proof["tensors"]
     expected = copy.with_name(f"{copy.name}.expected")
     expected.hardlink_to(saved.with_name(f"{saved.name}.expected"))
 

@@ -112,7 +112,7 @@ def downgrade(
     aim = to or find_aim(source, target, name)
     if _is_within(aim, source):
         raise InputError(f"a copy cannot be inside its original, `{source}`", hint="name another place")
-    parts = _find_parts(there)
+    parts = find_parts(there)
     unread = [part for part in parts if _is_unread(part, target)]
     if not unread and all(part.state == "complete" for part in parts):
         why = f"torch {target.torch} reads it as it is"
@@ -200,7 +200,7 @@ def _name_below(path: str, root: str) -> str:
     return path.removeprefix(root).lstrip("/\\") or Path(root).name
 
 
-def _find_parts(there: Place) -> tuple[Checkpoint, ...]:
+def find_parts(there: Place) -> tuple[Checkpoint, ...]:
     """Return all checkpoints of the save that is at a place; raises `InputError` where it is none."""
     if not there.exists():
         raise InputError(f"`{there.address}` does not exist")

@@ -64,21 +64,13 @@ def _read_distributed(tree: Tree, sizes: Mapping[str, int]) -> Contents:
     return contents
 
 
-# As torch names what safetensors writes.
-_DTYPES = {
-    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
-    "I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8",
-    "BOOL": "bool", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "C64": "complex64",
-}  # fmt: skip
-
-
 def _read_safetensors(tree: Tree, names: list[str], sizes: Mapping[str, int]) -> Contents:
     contents = Contents()
     for name in names:
         file = safetensors.read_file(tree, name, sizes[name])
         for tensor, shape in file.tensors.items():
             dtype = file.dtypes[tensor]
-            contents.tensors[tensor] = TensorForm(shape, _DTYPES.get(dtype, dtype))
+            contents.tensors[tensor] = TensorForm(shape, safetensors.DTYPES.get(dtype, dtype))
     return contents
 
 
@@ -90,6 +82,7 @@ _STORAGES = {
     "ComplexDoubleStorage": "complex128",
 }  # fmt: skip
 _DEEPEST = 50
+_CONTAINERS = (Map, InertObject, list, tuple)
 
 
 def _read_saved(value: Any) -> Contents:
@@ -110,7 +103,8 @@ def _leaves(value: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:
         pairs = value.pairs()
     elif type(value) is InertObject and value.items is not None:
         pairs = value.items.pairs()
-    elif type(value) in (list, tuple) and value:
+    elif type(value) in (list, tuple) and any(type(item) in _CONTAINERS for item in value):
+        # As DCP does: a list of numbers is one object.
         pairs = list(enumerate(value))
     if pairs is None or depth > _DEEPEST:
         yield name, value

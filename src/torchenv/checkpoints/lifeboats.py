@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def find_newest_kept(manifest: Manifest) -> Kept | None:
     """Return the newest kept checkpoint that the environment in use reads."""
-    read = (each for each in manifest.kept if manifest.current in each.readable_by)
-    return max(read, key=lambda each: each.saved.timestamp() if each.saved else 0.0, default=None)
+    read = (kept for kept in manifest.kept if manifest.current in kept.readable_by)
+    return max(read, key=lambda kept: kept.saved.timestamp() if kept.saved else 0.0, default=None)
 
 
 def out_of_reach(manifest: Manifest, torch: Version) -> list[str]:
@@ -49,15 +49,17 @@ def describe_run(run: Run, environment: Environment, *, advice: bool = True) -> 
         yield f"{path}: {make_printable(newest)} cannot be read by environment {environment}; {as_good} can"
     elif newest is not None and readable != newest:
         needs = f" (it needs torch {run.needs})" if run.needs else ""
-        found = f"{make_printable(readable)} is the newest that can" if readable else "none of the run can"
-        steps = f", {back} steps behind" if back else ""
+        found = "no checkpoint in this run is readable"
+        if readable:
+            found = f"{make_printable(readable)} is the newest that can"
+        steps = f", {back} {'step' if back == 1 else 'steps'} behind" if back else ""
         saved = make_printable(newest)
         yield f"{path}: {saved} cannot be read by environment {environment}{needs}; {found}{steps}"
         if advice and number in run.downgrades_for and environment.torch:
             line = ".".join(environment.torch.split(".")[:2])
             yield f"  `torchenv checkpoints downgrade {path}/{saved} --for {line}` makes a copy that can"
     if run.broken:
-        yield f"{path}: not complete and newer: {', '.join(map(make_printable, run.broken))}"
+        yield f"{path}: newer and not complete: {', '.join(map(make_printable, run.broken))}"
 
 
 def describe_unjudged(environment: Environment) -> str:

@@ -25,7 +25,13 @@ def add_parsers(actions: _SubParsersAction[Any]) -> tuple[ArgumentParser, ...]:
     diff = actions.add_parser("diff", help="Compare the names, shapes and dtypes of two checkpoints")
     diff.add_argument("before", metavar="A", help="A checkpoint")
     diff.add_argument("after", metavar="B", help="Another")
-    return gate, diff
+
+    change = actions.add_parser("convert", help="Write a checkpoint as safetensors or a file of torch.save")
+    change.add_argument("source", metavar="SAVE", help="A checkpoint")
+    change.add_argument("to_path", nargs="?", metavar="DST", help="The file, else SAVE with its suffix")
+    change.add_argument("--to", dest="form", required=True, choices=("safetensors", "torch-save"))
+    change.add_argument("-e", "--environment", metavar="ENV", help="The environment whose torch reads it")
+    return gate, diff, change
 
 
 def run_gate(arguments: Namespace, context: Context) -> int:
@@ -45,6 +51,29 @@ def run_gate(arguments: Namespace, context: Context) -> int:
     else:
         context.out(describe_gate(gate, target.torch))
     return FOUND_SOMETHING if gate.findings else 0
+
+
+def run_convert(arguments: Namespace, context: Context) -> int:
+    """Have a torch read it and write it, and verify what was written."""
+    from torchenv.actions.checkpoints import address_of
+    from torchenv.actions.read_save import convert
+    from torchenv.render.checkpoints import describe_converted, encode_converted
+
+    named = arguments.environment
+    converted = convert(
+        address_of(arguments.source, context.cwd),
+        arguments.form,
+        context.store,
+        target=address_of(arguments.to_path, context.cwd) if arguments.to_path else None,
+        environment=context.store.read().find(named) if named else None,
+        system=context.system,
+        run=context.run,
+    )
+    if arguments.json:
+        context.print_json(encode_converted(converted))
+    else:
+        context.out(describe_converted(converted))
+    return 0
 
 
 def run_diff(arguments: Namespace, context: Context) -> int:

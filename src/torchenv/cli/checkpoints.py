@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from torchenv.cli.checkpoint_checks import add_parsers, run_diff, run_gate
+from torchenv.cli.checkpoint_checks import add_parsers, run_convert, run_diff, run_gate
 from torchenv.cli.context import Context
 from torchenv.cli.parser import Parser
 from torchenv.errors import InputError, NothingSuits, ToolFailed
@@ -47,6 +47,7 @@ def options(parser: ArgumentParser) -> None:
         "--for", dest="target", required=True, metavar="VERSION", help="who is to read it: 2.14"
     )
     down.add_argument("--as", dest="name", metavar="NAME", help="Name the copy so that a framework finds it")
+    down.add_argument("--prove", action="store_true", help="Load both, and compare every tensor bit for bit")
     which = down.add_mutually_exclusive_group()
     which.add_argument("--newest", action="store_true", help="of the newest save of every run below SRC")
     which.add_argument("--all", action="store_true", help="of every save below SRC")
@@ -69,6 +70,7 @@ def run(arguments: Namespace, context: Context) -> int:
         "downgrade": _downgrade,
         "gate": run_gate,
         "diff": run_diff,
+        "convert": run_convert,
     }
     try:
         return act[arguments.action](arguments, context)
@@ -171,7 +173,10 @@ def _verify(arguments: Namespace, context: Context) -> int:
 def _downgrade(arguments: Namespace, context: Context) -> int:
     from torchenv.actions.checkpoints import address_of
     from torchenv.actions.downgrade import DowngradeTarget, downgrade, downgrade_runs
+    from torchenv.actions.lifeboat import hash_files
+    from torchenv.actions.read_save import prove_copy
     from torchenv.render.checkpoints import describe_copied, encode_copied
+    from torchenv.storage import place
 
     target = DowngradeTarget.of(arguments.target, context.store.read(), context.system)
     source = address_of(arguments.source, context.cwd)
@@ -180,6 +185,9 @@ def _downgrade(arguments: Namespace, context: Context) -> int:
         raise InputError("the copy cannot be where the original is", hint="name another place")
     if arguments.name and (to or arguments.newest or arguments.all or "/" in arguments.name):
         raise InputError("`--as` names the copy of one save", hint="leave out DST, --newest and --all")
+    if arguments.prove and (arguments.newest or arguments.all):
+        raise InputError("`--prove` is for one save", hint="leave out --newest and --all")
+    before = hash_files(place(source), context.progress("hashing")) if arguments.prove else {}
     progress = context.progress("copying")
     refused: tuple[str, ...] = ()
     if arguments.newest or arguments.all:
@@ -195,8 +203,15 @@ def _downgrade(arguments: Namespace, context: Context) -> int:
     else:
         copied = downgrade(source, target, to=to, name=arguments.name, link=arguments.link, progress=progress)
         copies = (copied,)
+    proofs = [
+        prove_copy(copied, before, target, context.store, context.run)
+        for copied in copies
+        if arguments.prove and copied.copy != copied.source
+    ]
     if arguments.json:
-        context.print_json(encode_copied(copies, refused))
+        context.print_json(encode_copied(copies, refused, proofs))
     else:
-        context.out(describe_copied(copies, refused))
+        context.out(describe_copied(copies, refused, proofs))
+    if any(proof.differences for proof in proofs):
+        return FOUND_SOMETHING
     return NothingSuits.exit_code if refused else 0

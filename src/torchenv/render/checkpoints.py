@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from torchenv.checkpoints.lifeboats import describe_run, make_printable
-from torchenv.checkpoints.values import escape_name
+from torchenv.checkpoints.values import escape_name, some
 from torchenv.storage import Transfer
 from torchenv.workspace.records import Environment, Kept, Run, as_json
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torchenv.actions.downgrade import Copied
     from torchenv.actions.gate import Gate
     from torchenv.actions.lifeboat import Keeping, KeptChange
+    from torchenv.actions.read_save import Converted, CopyProof
     from torchenv.checkpoints.contents import ContentsDiff, TensorForm
     from torchenv.checkpoints.scan.runs import Part, Save
 
@@ -97,7 +98,9 @@ def describe_verified(kept: Sequence[Kept], changes: Sequence[KeptChange]) -> st
     return "\n".join(lines)
 
 
-def encode_copied(copies: Sequence[Copied], refused: Sequence[str]) -> dict[str, Any]:
+def encode_copied(
+    copies: Sequence[Copied], refused: Sequence[str], proofs: Sequence[CopyProof] = ()
+) -> dict[str, Any]:
     """Return the `torchenv.downgrade/1` document."""
     return {
         "schema": "torchenv.downgrade/1",
@@ -114,10 +117,22 @@ def encode_copied(copies: Sequence[Copied], refused: Sequence[str]) -> dict[str,
             for each in copies
         ],
         "refused": list(refused),
+        "proofs": [
+            {
+                "copy": proof.copy,
+                "original_torch": proof.original_torch,
+                "copy_torch": proof.copy_torch,
+                "tensors": proof.tensors,
+                "differences": list(proof.differences),
+            }
+            for proof in proofs
+        ],
     }
 
 
-def describe_copied(copies: Sequence[Copied], refused: Sequence[str]) -> str:
+def describe_copied(
+    copies: Sequence[Copied], refused: Sequence[str], proofs: Sequence[CopyProof] = ()
+) -> str:
     """Describe which copies were made and how."""
     lines = []
     for copied in copies:
@@ -130,6 +145,15 @@ def describe_copied(copies: Sequence[Copied], refused: Sequence[str]) -> str:
         else:
             lines.append(f"{copied.source}: nothing to do, {copied.why}")
     lines += [f"not copied: {reason}" for reason in refused]
+    for proof in proofs:
+        if proof.differences:
+            lines.append(f"{proof.copy}: NOT equal: {some(proof.differences)}")
+        else:
+            tensors = _count(proof.tensors, "tensor")
+            lines.append(
+                f"proved: {tensors} of the copy in torch {proof.copy_torch} equal those of the original in"
+                f" torch {proof.original_torch}, bit for bit; original unchanged"
+            )
     return "\n".join(lines) or "there is nothing to downgrade"
 
 
@@ -191,6 +215,30 @@ def describe_contents_diff(before: str, after: str, diff: ContentsDiff) -> str:
         ]
         if len(diff.changed) > _SHOWN:
             lines.append(f"  and {len(diff.changed) - _SHOWN} more (--json has all)")
+    return "\n".join(lines)
+
+
+def encode_converted(converted: Converted) -> dict[str, Any]:
+    """Return the `torchenv.convert/1` document."""
+    return {
+        "schema": "torchenv.convert/1",
+        "source": converted.source,
+        "target": converted.target,
+        "form": converted.form,
+        "torch": converted.torch,
+        "tensors": converted.tensors,
+        "bytes": converted.bytes,
+        "left_out": list(converted.left_out),
+    }
+
+
+def describe_converted(converted: Converted) -> str:
+    """Describe what was written, and what the other form cannot hold."""
+    size = f"{_count(converted.tensors, 'tensor')}, {converted.bytes / 1e6:.1f} MB"
+    lines = [f"{converted.target}: {size}, written by torch {converted.torch} and verified tensor by tensor"]
+    if converted.left_out:
+        values = _count(len(converted.left_out), "value")
+        lines.append(f"  left out, as safetensors holds tensors only: {values}: {some(converted.left_out)}")
     return "\n".join(lines)
 
 

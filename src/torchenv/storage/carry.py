@@ -22,7 +22,9 @@ def carry(
     free = draft.free_space()
     if free is not None and needed > free:
         hint = "free some space, or name a place on another disk"
-        raise ToolFailed(f"`{aim}` needs {_gib(needed)}, and {_gib(free)} are free", hint=hint)
+        raise ToolFailed(
+            f"`{aim}` needs {describe_size(needed)}, and {describe_size(free)} are free", hint=hint
+        )
     done = total - needed
     progress(done, total)
     transfers = {how for how in shared.values() if how is not None}
@@ -37,5 +39,6 @@ def carry(
     return frozenset(transfers)
 
 
-def _gib(size: int) -> str:
+def describe_size(size: int) -> str:
+    """Return a number of bytes as people read it."""
     return f"{size / (1 << 30):.1f} GiB"

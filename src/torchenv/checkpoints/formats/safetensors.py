@@ -24,6 +24,13 @@ _ITEM_SIZES = {
     "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1,
     "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1, "F8_E4M3": 1, "F8_E5M2": 1, "C64": 8,
 }  # fmt: skip
+# As torch names what safetensors writes.
+DTYPES = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
+    "I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8",
+    "BOOL": "bool", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
+    "F8_E8M0": "float8_e8m0fnu", "C64": "complex64",
+}  # fmt: skip
 # shard-00001-model-00001-of-00002.safetensors: the rank, the file of that rank, and how many it has
 _NUMBERED = re.compile(r"(?:shard-(\d+)-)?(.*?)-?(\d+)-of-(\d+)\.safetensors")
 
@@ -34,6 +41,8 @@ class File:
 
     tensors: Mapping[str, Shape]
     dtypes: Mapping[str, str]  # F32, BF16
+    spans: Mapping[str, tuple[int, int]]  # from the first byte of the data
+    start: int  # that byte
     offsets: Mapping[str, Shape]  # where each begins in the whole tensor, if DCP wrote the file
     by_dcp: bool
 
@@ -85,14 +94,15 @@ def read_file(tree: Tree, name: str, size: int) -> File:
     about = header.pop("__metadata__", {})
     if not isinstance(about, dict):
         raise Damaged("header-damaged", "the header's __metadata__ is not a table")
-    spans, tensors, dtypes = [], {}, {}
+    spans: dict[str, tuple[int, int]] = {}
+    tensors, dtypes = {}, {}
     for tensor, entry in header.items():
         shape, start, end = _entry(entry)
-        spans.append((start, end))
+        spans[tensor] = (start, end)
         tensors[tensor] = shape
         dtypes[tensor] = str(entry.get("dtype"))
     at = 0
-    for start, end in sorted(spans):
+    for start, end in sorted(spans.values()):
         if start != at:
             raise Damaged("header-damaged", "the tensors leave a gap, or overlap")
         at = end
@@ -100,7 +110,7 @@ def read_file(tree: Tree, name: str, size: int) -> File:
         code = "shard-short" if 8 + length + at > size else "trailing-bytes"
         raise Damaged(code, f"{size} bytes, its header needs {8 + length + at}")
     by_dcp = "DCP_VERSION" in about
-    return File(tensors, dtypes, _read_saved_offsets(about) if by_dcp else {}, by_dcp)
+    return File(tensors, dtypes, spans, 8 + length, _read_saved_offsets(about) if by_dcp else {}, by_dcp)
 
 
 def _json(text: bytes) -> dict[str, Any]:

@@ -1,0 +1,155 @@
+"""A copy is proved by two releases of torch, and another form of a save is verified tensor by tensor."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from tests.checkpoints.support import archive, call
+from tests.support.checkpoints import contents, save
+from tests.support.workspace import Workspace
+
+from torchenv.actions.downgrade import Copied, DowngradeTarget, downgrade
+from torchenv.actions.lifeboat import hash_files
+from torchenv.actions.read_save import CopyProof, SaveForm, convert, prove_copy
+from torchenv.errors import InputError, NothingSuits, ToolFailed
+from torchenv.storage import place
+from torchenv.system.process import Command, Completed
+
+OLD = DowngradeTarget(torch="2.14", python="3.11.7", system="linux")
+TENSORS: Mapping[str, bytes] = {"w": struct.pack("<3f", 1, 2, 3), "empty": b""}
+
+
+class Torch:
+    """Answers as the script does in an environment, and writes what it would; `loaded` goes by the path."""
+
+    def __init__(self, loaded: Mapping[str, Mapping[str, bytes]] | None = None, spoil: bytes = b"") -> None:
+        self.loaded = loaded or {}
+        self.spoil = spoil
+        self.commands: list[tuple[str, ...]] = []
+
+    def __call__(self, command: Command, *, timeout: float | None = None) -> Completed:
+        del timeout
+        python, *_, what, path = command.argv[: 4 + 2]
+        self.commands.append((python, what, path))
+        tensors = self.loaded.get(path, TENSORS)
+        if len(command.argv) > 6:
+            self.write(Path(command.argv[6]), tensors)
+        digests = {
+            name: ["float32", [len(data) // 4], hashlib.sha256(data).hexdigest()]
+            for name, data in tensors.items()
+        }
+        answer = {"torch": "2.15.0" if "new" in python else "2.14.1", "tensors": digests, "objects": ["lr"]}
+        return Completed(command, 0, json.dumps(answer), "")
+
+    def write(self, target: Path, tensors: Mapping[str, bytes]) -> None:
+        header, at = {}, 0
+        for name, data in tensors.items():
+            header[name] = {"dtype": "F32", "shape": [len(data) // 4], "data_offsets": [at, at + len(data)]}
+            at += len(data)
+        text = json.dumps(header).encode()
+        data = b"".join(tensors.values())
+        data = self.spoil + data[len(self.spoil) :]
+        target.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+@pytest.fixture
+def source(workspace: Workspace) -> Path:
+    """A save in the new form, in a workspace with torch 2.14.1 and 2.15.0."""
+    workspace.adopted(workspace.directory / "old")
+    workspace.adopted(workspace.directory / "new", "2.15.0+cu132")
+    return save(workspace.directory / "runs" / "a" / "step-200", "dcp-2.15.0")
+
+
+def prove(workspace: Workspace, source: Path, torch: Torch) -> tuple[Copied, CopyProof]:
+    before = hash_files(place(source), lambda *_: None)
+    copied = downgrade(str(source), OLD, progress=lambda *_: None)
+    return copied, prove_copy(copied, before, OLD, workspace.store, torch)
+
+
+def change(
+    workspace: Workspace,
+    source: Path,
+    torch: Torch,
+    form: SaveForm = "safetensors",
+    target: Path | None = None,
+) -> Path:
+    converted = convert(
+        str(source), form, workspace.store, target=str(target) if target else None, system="linux", run=torch
+    )
+    return Path(converted.target)
+
+
+def test_each_is_loaded_where_it_is_read_and_every_tensor_is_compared(
+    workspace: Workspace, source: Path
+) -> None:
+    torch = Torch()
+    copied, proof = prove(workspace, source, torch)
+    assert proof == CopyProof(
+        copy=copied.copy, original_torch="2.15.0", copy_torch="2.14.1", tensors=2, differences=()
+    )
+    assert [(Path(python).parents[1].name, path) for python, _, path in torch.commands] == [
+        ("new", str(source)),
+        ("old", copied.copy),
+    ]
+
+
+def test_a_tensor_that_differs_and_an_original_that_changed_are_named(
+    workspace: Workspace, source: Path
+) -> None:
+    copy = str(workspace.directory / "runs" / "a-for-2.14" / "step-200")
+    other = Torch({copy: {"w": struct.pack("<3f", 1, 2, 4), "empty": b""}})
+    before = hash_files(place(source), lambda *_: None)
+    copied = downgrade(str(source), OLD, progress=lambda *_: None)
+    with (source / "__0_0.distcp").open("r+b") as file:
+        file.write(b"of a later step")
+    proof = prove_copy(copied, before, OLD, workspace.store, other)
+    assert proof.differences == ("w", "the original's __0_0.distcp changed")
+
+
+def test_without_the_target_environment_nothing_can_be_proved(workspace: Workspace) -> None:
+    workspace.adopted(workspace.directory / "new", "2.15.0+cu132")
+    source = save(workspace.directory / "runs" / "a" / "step-200", "dcp-2.15.0")
+    with pytest.raises(NothingSuits) as raised:
+        prove(workspace, source, Torch())
+    assert str(raised.value) == "no environment here has torch 2.14 to prove the copy with"
+    assert raised.value.hint == "`torchenv create 2.14` makes one"
+
+
+def test_a_save_is_written_in_another_form_and_read_back(workspace: Workspace, source: Path) -> None:
+    before = contents(source)
+    target = change(workspace, source, Torch())
+    assert target == source.with_name("step-200.safetensors")
+    assert sorted(path.name for path in target.parent.iterdir()) == ["step-200", "step-200.safetensors"]
+    assert contents(source) == before
+    with pytest.raises(InputError) as raised:
+        change(workspace, source, Torch())
+    assert str(raised.value) == f"`{target}` already exists"
+
+
+def test_what_does_not_hold_what_was_written_is_not_left_there(workspace: Workspace, source: Path) -> None:
+    target = workspace.directory / "out" / "model.safetensors"
+    with pytest.raises(ToolFailed) as raised:
+        change(workspace, source, Torch(spoil=b"\x01"), target=target)
+    assert str(raised.value) == f"`{target}` does not hold what was written to it: w"
+    assert list(target.parent.iterdir()) == []
+
+
+def test_what_torch_wrote_itself_is_loaded_again(workspace: Workspace, source: Path) -> None:
+    torch = Torch()
+    assert change(workspace, source, torch, "torch-save").name == "step-200.pt"
+    assert [what for _, what, _ in torch.commands] == ["torch-save", "digest"]
+
+
+def test_no_torch_loads_what_could_run_code(workspace: Workspace, source: Path) -> None:
+    evil = source.with_name("evil.pt")
+    evil.write_bytes(archive(call("os", "system", "touch CANARY")))
+    torch = Torch()
+    with pytest.raises(NothingSuits) as raised:
+        change(workspace, evil, torch)
+    assert str(raised.value) == f"{evil} is not loaded: it names os.system, which could run code"
+    assert torch.commands == []
