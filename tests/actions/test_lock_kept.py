@@ -9,40 +9,10 @@ from pathlib import Path
 
 import pytest
 from tests.support.index import Index
-from tests.support.project import MINOR, Project
+from tests.support.project import PAIR, Project
 from tests.support.wheels import Wheel
 
 from torchenv.lockfile.lock import Lock
-
-# Two targets are enough here, and take a third of the time.
-PAIR = f"""\
-schema = 1
-name = "pair"
-
-[torch]
-version = "2.15"
-
-[packages]
-requirements = [
-    "lightning",
-]
-
-[index]
-torch = "{{root}}/whl"
-packages = "{{root}}/simple"
-
-[[target]]
-name = "ci"
-platform = "linux-x86_64"
-python = "{MINOR}"
-backend = "cpu"
-
-[[target]]
-name = "ada"
-platform = "linux-x86_64"
-python = "{MINOR}"
-backend = "cu132"
-"""
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from torchenv.environment.inspect import Installation, canonical, distributions
 from torchenv.errors import NothingSuits, TorchenvError, Unobtainable
 from torchenv.index.pages import Fetch, project
 from torchenv.index.together import ask_together
-from torchenv.installers import Installer, LockRequest
+from torchenv.installers import Installer, LockRequest, name_of
 from torchenv.lockfile.lock import Lock
 from torchenv.packages import Bound, CarriedPackages, Wanted, find_bound_to_torch, following
 from torchenv.plan import Build
@@ -61,6 +61,7 @@ def lock_with(
         packages=(*request.packages, *(requirement.requirement for requirement in carried.requirements)),
         constraints=(*request.constraints, *(constraint.requirement for constraint in carried.constraints)),
         overrides=(*request.overrides, *(override.requirement for override in carried.overrides)),
+        asked_by={name_of(asked.requirement): asked.source for asked in carried.requirements},
     )
     asking = [_Asking(item, item.asks) for item in carried.wanted]
     while True:

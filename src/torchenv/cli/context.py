@@ -342,7 +342,12 @@ class Context:
 
         link_mode = self.profile.install.link_mode
         return Uv(
-            self.run, program=uv_program(), link_mode=link_mode, offline=self._offline, logins=self.logins
+            self.run,
+            program=uv_program(),
+            link_mode=link_mode,
+            offline=self._offline,
+            logins=self.logins,
+            say=self.say,
         )
 
     @cached_property

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -31,7 +32,7 @@ class LockRequest:
     before: its versions stay where they still fit, but for the names in `upgrade` and for what was
     yanked since. `bound` are names of `family` that the same request is known to need. `private` are
     indexes of one's own, each bound to names. Without `builds` nothing is built from source, nor is a folder
-    or a repository looked at.
+    or a repository looked at. `asked_by` says which line of which file asks for a package.
     """
 
     requirements: tuple[str, ...]
@@ -52,6 +53,7 @@ class LockRequest:
     bound: frozenset[str] = frozenset()
     private: tuple[PrivateIndex, ...] = ()
     builds: bool = True
+    asked_by: Mapping[str, str] = field(default_factory=dict)
 
     def home_of(self, name: str) -> str | None:
         """Return the name in `homes` of the index that a package comes from alone; None if it has none."""

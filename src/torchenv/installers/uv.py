@@ -8,14 +8,19 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from torchenv.environment.unshare import can_clone, link_mode
 from torchenv.errors import IndexFailed, ToolFailed, TorchenvError, Unobtainable
 from torchenv.index.logins import Logins
+from torchenv.index.pages import Wheel
 from torchenv.installers import LockRequest, interpreter_in, name_of
 from torchenv.installers.trouble import conflict, explain_failure
 from torchenv.lockfile.lock import Lock, write_lock
@@ -151,9 +156,78 @@ class Uv:
                     self._announce(sources, request)
                     builds = True
                     continue
+                if not missed and find_contested(done.err) & _family(request):
+                    return self._resolve_uncontested(request, folder, done, builds=builds), bound
                 if not missed:
                     raise self._explain(done, request, folder)
             bound |= missed
+
+    def _resolve_uncontested(
+        self, request: LockRequest, folder: Path, refused: Completed, *, builds: bool
+    ) -> dict[str, Any]:
+        """Resolve where a package says itself where torch comes from: of torch's family nobody is heard.
+
+        The family is chosen alone first. Then each of its packages is asked for by its file, which still has
+        the version that others bound, and stands in place of any other address. Raises what was to be said of
+        the first refusal where that is not what stood in the way.
+        """
+        contested = find_contested(refused.err)
+        beside = tuple(sorted(contested & request.family - set(map(name_of, request.requirements))))
+        alone = replace(request, packages=beside, constraints=(), kept=None, asked_by={})
+        family, bound = self._resolve(alone, folder)
+        own = {
+            package["name"]: package for package in family["packages"] if package["name"] in _family(request)
+        }
+        files = {
+            name: f"{name} @ {url}"
+            for name, package in own.items()
+            if (url := _fitting_file(package, request))
+        }
+        names = tuple(word for name in sorted(own) for word in ("--no-sources-package", name))
+        fixed = replace(request, requirements=tuple(files.values()), torch_index=None)
+        private = frozenset(name for name in bound if fixed.home_of(name))
+
+        def ask(overridden: Iterable[str], culprits: Iterable[str]) -> Completed:
+            over = tuple(files[name] for name in sorted(overridden))
+            asked = replace(fixed, overrides=(*request.overrides, *over))
+            _write_project(folder, project(asked, private), asked)
+            (folder / "excludes.txt").write_text("".join(f"{name}\n" for name in sorted(culprits)), "utf-8")
+            command = lock_command(self._program, folder, asked, builds=builds)
+            argv = (*command.argv, *names, *(("--excludes", "excludes.txt") if culprits else ()))
+            return self._ask(replace(command, argv=argv), _name_indexes(request))
+
+        self._say_contested(refused.err, request)
+        # An override would hide what the others want of torch: they are heard first, without the culprits.
+        overridden: set[str] = set()
+        culprits: set[str] = set()
+        while (done := ask((), culprits)).code != 0:
+            more, who = find_contested(done.err) & files.keys(), _find_culprit(done.err)
+            if not more or who is None or who.partition("==")[0] in culprits:
+                raise self._explain(done, request, folder)
+            if who != _find_culprit(refused.err):
+                self._say_contested(done.err, request)
+            overridden |= more
+            culprits.add(who.partition("==")[0])
+        if overridden:
+            done = ask(overridden, ())
+            if done.code != 0:
+                raise self._explain(done, request, folder)
+        raw = dict(Table.from_toml(done.out, "what uv printed").raw())
+        return {**raw, "packages": [own.get(package["name"], package) for package in raw["packages"]]}
+
+    def _say_contested(self, said: str, request: LockRequest) -> None:
+        line = re.sub(r"\s+", " ", said)
+        culprit = _find_culprit(said)
+        named = [name_of(text) for text in request.packages if _is_reference(text)]
+        who = culprit or " or ".join(named) or "a package"
+        name = who.partition("==")[0]
+        source = f"{request.asked_by[name]}: " if name in request.asked_by else ""
+        found = re.findall(r"(?:- |adding `\S+ @ )(\w+://[^\s`]+)", line)
+        others = [url for url in found if url != request.torch_index]
+        for contested in sorted(find_contested(said)):
+            where = f"from {', '.join(others)}" if others else "from an address of its own"
+            ours = f"it comes from {request.torch_index or 'the package index'}"
+            self._say(f"note: {source}{who} takes {contested} {where}, which is not obeyed: {ours}")
 
     def _announce(self, sources: Sequence[str], request: LockRequest) -> None:
         """Announce that code of packages is about to run; raises `Unobtainable` where that is not wanted."""
@@ -226,6 +300,10 @@ def _name_indexes(request: LockRequest) -> dict[str, str]:
     return {**request.homes, **packages}
 
 
+def _family(request: LockRequest) -> frozenset[str]:
+    return request.family | frozenset(map(name_of, request.requirements))
+
+
 def _homeless(names: Iterable[str], request: LockRequest, bound: frozenset[str]) -> frozenset[str]:
     return frozenset(name for name in names if name not in bound and request.home_of(name))
 
@@ -234,6 +312,37 @@ def _is_reference(requirement: str) -> bool:
     # mine @ file:///home/u/mine, mine @ git+https://…
     _, _, address = requirement.partition("@")
     return address.strip().startswith(("file:", "git+", "hg+", "svn+", "bzr+"))
+
+
+def _find_culprit(said: str) -> str | None:
+    # Failed to resolve dependencies for package `x==1`
+    found = re.search(r"resolve dependencies for package `([^`]+)`", re.sub(r"\s+", " ", said))
+    return found[1] if found else None
+
+
+def find_contested(said: str) -> frozenset[str]:
+    """Name the packages that uv was told to take from two places."""
+    # Requirements contain conflicting indexes for package `torch`: - https://… - https://…
+    # Package `torch` was included as a URL dependency.
+    line = re.sub(r"\s+", " ", said)
+    patterns = (
+        r"contain conflicting (?:indexes|URLs) for package `([^`]+)`",
+        r"Package `([^`]+)` was included as a URL dependency",
+    )
+    return frozenset(name for pattern in patterns for name in re.findall(pattern, line))
+
+
+def _fitting_file(package: Mapping[str, Any], request: LockRequest) -> str | None:
+    """Return the address of the wheel of a locked package that fits; None for one from no index."""
+    python = f"{request.python}{'t' if request.free_threaded else ''}"
+    wheels = package.get("wheels", ())
+    for wheel in wheels:
+        name = wheel.get("name") or unquote(urlsplit(wheel["url"]).path).rpartition("/")[2]
+        with suppress(InvalidWheelFilename):
+            _, version, _, tags = parse_wheel_filename(name)
+            if Wheel(filename=name, version=version, tags=tags).fits(python, request.platform):
+                return str(wheel["url"])
+    return None
 
 
 def find_sources(said: str) -> tuple[str, ...]:
