@@ -54,7 +54,14 @@ class IndexUnreachable(IndexFailed):
 
 
 class Unobtainable(IndexFailed):
-    """A package cannot be had as it was asked for: ask for another version of it, or leave it out."""
+    """A package cannot be had as it was asked for: ask for another version of it, or leave it out.
+
+    `page` is the address of what the index says of it, where that is known.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, page: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.page = page
 
 
 class WorkspaceError(TorchenvError):

@@ -56,7 +56,7 @@ def test_only_what_the_conflict_names_gives_way(uv: Uv, request_for: Ask, index:
         ("numpy", "2.3.0", False),
         ("filelock", "3.20.0", True),
     ]
-    assert said(settled)[0].startswith("numpy 2.2.0 becomes 2.3.0: the packages do not go together: ")
+    assert said(settled)[0].startswith("numpy 2.2.0 becomes 2.3.0: the packages do not fit together: ")
 
 
 def test_a_version_that_the_index_no_longer_has_becomes_a_newer_or_an_older_one(
@@ -197,7 +197,7 @@ def test_what_there_are_only_sources_of_is_kept(request_for: Ask) -> None:
 
 
 def test_where_nobody_is_named_all_give_way_but_none_is_left_out(request_for: Ask) -> None:
-    refusals = [NothingSuits("the packages do not go together: somehow") for _ in range(3)]
+    refusals = [NothingSuits("the packages do not fit together: somehow") for _ in range(3)]
     installer = Scripted(*refusals)
     with pytest.raises(NothingSuits, match="somehow"):
         lock_with(CarriedPackages(wanted=(wanted("a", "1"), wanted("b", "2"))), request_for(), installer)

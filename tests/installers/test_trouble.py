@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from torchenv.errors import IndexFailed, NothingSuits, ToolFailed, Unobtainable
@@ -31,7 +33,7 @@ def failed(text: str) -> Completed:
                 "  cause: failed to write `libtorch.so`: No space left on device (os error 28)\n"
             ),
             "could not build it: no space left on the disk",
-            "free some, or set UV_CACHE_DIR and the workspace (`--root`) to a disk that has more",
+            "free some space, or set UV_CACHE_DIR and the workspace (`--root`) to a disk that has more",
         ),
         (
             (
@@ -56,8 +58,11 @@ def failed(text: str) -> Completed:
                 "error: Failed to fetch: `https://mirror.example/whl/cu132/torch/`\n"
                 "  cause: HTTP status client error (401 Unauthorized) for url (https://mirror.example/…)\n"
             ),
-            "https://mirror.example/whl/cu132/torch/ answered 401 Unauthorized",
-            "give the login through netrc or keyring",
+            "the index at https://mirror.example/whl/cu132/torch/ wants a login (401 Unauthorized)",
+            (
+                "write `machine mirror.example login NAME password TOKEN` into ~/.netrc,"
+                " or store the login in keyring"
+            ),
         ),
         (
             (
@@ -143,10 +148,139 @@ def test_packages_that_do_not_go_together_are_the_users_to_settle() -> None:
     )
     error = explain_failure(failed(said), "choose the packages", REQUEST)
     assert isinstance(error, NothingSuits)
-    assert str(error) == (
-        "the packages do not go together: Because a==1 depends on numpy<2 and"
-        " b==1 depends on numpy>=2, we can conclude …"
-    )
+    assert str(error) == "the packages do not fit together: a wants numpy<2 and b wants numpy>=2"
+
+
+# Reasons that are true: the words of uv 0.13 for each situation.
+
+UNSOLVED = "error: No solution found when resolving dependencies\n  cause: "
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "Because all versions of bb depend on numpy>=2.3 and all versions of aa depend on numpy<2.3, we",
+            "the packages do not fit together: aa wants numpy<2.3 and bb wants numpy>=2.3",
+        ),
+        (
+            (
+                "Because only lightning==2.5.0 is available and lightning==2.5.0 depends on numpy<2, we can"
+                " conclude that all versions of lightning depend on numpy<2. And because plan depends on"
+                " numpy>=2 and lightning, …"
+            ),
+            "the packages do not fit together: lightning wants numpy<2 and the plan wants numpy>=2",
+        ),
+        (
+            (
+                "Because nosuch was not found in the package registry and all versions of cc depend"
+                " on nosuch>2,"
+                " we can conclude that all versions of cc cannot be used. And because plan depends on cc, …"
+            ),
+            "https://mirror.example/simple has no nosuch>2, which cc asks for",
+        ),
+        (
+            "Because only numpy<=2.3.0 is available and plan depends on numpy>=3, we can conclude …",
+            "https://mirror.example/simple has no numpy>=3",
+        ),
+        (
+            (
+                "Because only the following versions of numpy are available: numpy<=2.2.0 numpy==2.3.0 and"
+                " plan depends on numpy>=3, we can conclude …"
+            ),
+            "https://mirror.example/simple has no numpy>=3",
+        ),
+        (
+            "Because there is no version of numpy==9 and plan depends on numpy==9, we can conclude …",
+            "https://mirror.example/simple has no numpy==9",
+        ),
+        (
+            (
+                "Because the requested Python version (>=3.12) does not satisfy Python>=3.13 and"
+                " scipy==2.0 depends on Python>=3.13, we can conclude …"
+            ),
+            "the packages do not fit together: scipy needs Python >=3.13, and the plan has Python 3.12",
+        ),
+        (
+            (
+                "Because numpy was not found in the package registry and plan depends on numpy, we can …\n\n"
+                "hint: An index URL (https://mirror.example/simple) could not be queried due to a"
+                " lack of valid"
+                " authentication credentials (401 Unauthorized)"
+            ),
+            "the index at https://mirror.example/simple wants a login (401 Unauthorized)",
+        ),
+    ],
+)
+def test_the_words_of_the_resolver_become_who_asks_for_what(words: str, message: str) -> None:
+    request = replace(REQUEST, package_index="https://mirror.example/simple")
+    assert str(explain_failure(failed(UNSOLVED + words), "choose the packages", request)) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            (
+                "error: Request failed after 1 retry\n  cause: Failed to fetch: `https://mirror.example/torch/`\n"
+                "  cause: client error (Connect)\n  cause: invalid peer certificate: UnknownIssuer\n"
+            ),
+            "the certificate of https://mirror.example/torch/ is of an unknown issuer",
+        ),
+        (
+            (
+                "error: Failed to fetch: `https://mirror.example/torch/`\n"
+                "  cause: invalid peer certificate: certificate expired: verification time 1 (UNIX)\n"
+            ),
+            "the certificate of https://mirror.example/torch/ has expired",
+        ),
+        (
+            (
+                "ERROR: Could not install: HTTPSConnectionPool(host='mirror.example'): …"
+                " (SSLCertVerificationError("
+                "1, '[SSL] certificate verify failed: self-signed certificate'))"
+            ),
+            "the certificate of the index is of an unknown issuer",
+        ),
+        (
+            (
+                "error: Failed to fetch: `https://mirror.example/torch/`\n"
+                "  cause: client error (Connect)\n"
+                "  cause: tunnel error: unsuccessful\n"
+            ),
+            (
+                "the index at https://mirror.example/torch/ cannot be reached:"
+                " a proxy failed: tunnel error: unsuccessful"
+            ),
+        ),
+        (
+            (
+                "error: Failed to download `torch==2.15.0+cu132`\n  cause: Failed to extract"
+                " archive: torch.whl\n"
+                "  cause: unexpected end of file\n"
+            ),
+            "torch==2.15.0+cu132 came incomplete or damaged",
+        ),
+        (
+            "error: failed to write to file `/home/u/.cache/uv/x`: No space left on device (os error 28)\n",
+            "could not install: no space left on the disk of `/home/u/.cache/uv/x`",
+        ),
+        (
+            "error: Failed to fetch: `https://files.example/torch-2.15.0.whl`\n  cause: dns error\n",
+            (
+                "cannot reach https://files.example/torch-2.15.0.whl: dns error;"
+                " the pages of mirror.example link to this other host"
+            ),
+        ),
+        (
+            "error: Failed to fetch: `https://user:p@ss@mirror.example/torch/`\n  cause: dns error\n",
+            "cannot reach https://mirror.example/torch/: dns error",
+        ),
+    ],
+)
+def test_what_stood_in_the_way_is_said_as_what_it_is(text: str, message: str) -> None:
+    error = explain_failure(failed(text), "install", indexes=("https://mirror.example/whl/cu132",))
+    assert str(error) == message
 
 
 def test_only_the_side_that_contradicts_the_plan_is_named() -> None:

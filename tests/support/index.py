@@ -105,7 +105,7 @@ class Index:
         lacking = 403 if place.startswith("whl") else 404
         if last.endswith(".whl"):
             time.sleep(self.seconds_before_wheels)
-        if last.endswith((".whl", ".metadata")):
+        if last.endswith((".whl", ".metadata", ".tar.gz")):
             wheel = self._places[place].get(last.removesuffix(".metadata"))
             if wheel is None:
                 return lacking, "text/plain", b"no such file"
@@ -141,7 +141,7 @@ def _json_listing(project: str, wheels: list[Wheel]) -> bytes:
             "size": len(wheel.content),
             "upload-time": f"{wheel.uploaded}T00:00:00Z",
             "yanked": wheel.yanked,
-            "core-metadata": True,
+            "core-metadata": wheel.file_name.endswith(".whl"),
         }
         for wheel in wheels
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import tarfile
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -77,6 +78,42 @@ class Wheel:
     @cached_property
     def sha256(self) -> str:
         return hashlib.sha256(self.content).hexdigest()
+
+
+class Sdist(Wheel):
+    """The sources of a pure package; building them leaves a note at `ran` of whose code has run."""
+
+    @property
+    def file_name(self) -> str:
+        return f"{self._stem}.tar.gz"
+
+    @cached_property
+    def content(self) -> bytes:
+        metadata = f"Metadata-Version: 2.1\nName: {self.name}\nVersion: {self.version}\n"
+        wheel = Wheel(name=self.name, version=self.version)
+        backend = _BACKEND.format(ran=self.files.get("ran", ""), name=wheel.file_name, content=wheel.content)
+        inside = {
+            "PKG-INFO": metadata,
+            "backend.py": backend,
+            "pyproject.toml": _BUILD_SYSTEM,
+        }
+        file = io.BytesIO()
+        with tarfile.open(fileobj=file, mode="w:gz") as archive:
+            for path, text in inside.items():
+                member = tarfile.TarInfo(f"{self._stem}/{path}")
+                member.size = len(text.encode())
+                archive.addfile(member, io.BytesIO(text.encode()))
+        return file.getvalue()
+
+
+_BUILD_SYSTEM = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+_BACKEND = """\
+import pathlib
+pathlib.Path({ran!r}).write_text("ran")
+def build_wheel(directory, *_):
+    (pathlib.Path(directory) / {name!r}).write_bytes({content!r})
+    return {name!r}
+"""
 
 
 def _record_hash(text: str) -> str:

@@ -162,6 +162,7 @@ def _lock_request(order: CreateOrder, python: Path) -> LockRequest:
         platform=order.host.platform,
         macos=str(order.host.macos) if order.host.macos else None,
         exclude_newer=order.profile.packages.exclude_newer,
+        private=order.profile.index.private,
     )
 
 

@@ -35,6 +35,7 @@ class LockOrder:
     `before` the locks there are, by target, and `same` says that they were made from the same. `upgrade`
     names packages that may become newer or be replaced, `upgrade_all` lets all become newer. `own_catalogue`
     is the file of the project's own catalogue, if it has one.
+    Without `builds` nothing is built from source.
     """
 
     profile: Profile
@@ -48,6 +49,7 @@ class LockOrder:
     same: bool = False
     upgrade: frozenset[str] = frozenset()
     upgrade_all: bool = False
+    builds: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,6 +174,8 @@ def _lock_target(target: Target, plan: Plan, order: LockOrder, installer: Instal
         kept=before.text if before and not order.upgrade_all else None,
         upgrade=order.upgrade,
         bound=_collect_torch_packages(before, build) if before and order.same else frozenset(),
+        private=order.profile.index.private,
+        builds=order.builds,
     )
     try:
         chosen, settled = lock_with(carried, request, installer)

@@ -346,7 +346,9 @@ class Context:
             program=uv_program(),
             link_mode=link_mode,
             offline=self._offline,
+            only_wheels=getattr(self.arguments, "only_wheels", False),
             logins=self.logins,
+            fetch=self.fetch,
             say=self.say,
         )
 

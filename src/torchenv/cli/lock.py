@@ -41,6 +41,9 @@ def options(parser: ArgumentParser) -> None:
         action="extend",
         help="add the target that the machine in FILE needs",
     )
+    parser.add_argument(
+        "--only-wheels", action="store_true", help="take wheels alone: build nothing from source"
+    )
     parser.add_argument("--catalogue", metavar="FILE", help="a catalogue of your own, over the packaged one")
     parser.add_argument("--json", action="store_true", help="print what was found or done as JSON")
 
@@ -195,6 +198,7 @@ def _order(project: Project, context: Context) -> LockOrder:
         same=found is not None and found.wanted == project.wish,
         upgrade=frozenset(canonicalize_name(name) for name in given if name is not True),
         upgrade_all=True in given,
+        builds=not context.arguments.dry_run,
     )
 
 

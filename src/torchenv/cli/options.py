@@ -44,6 +44,9 @@ def add_choice(parser: ArgumentParser, *, hosts: bool = False) -> None:
         "--accept-override", action="store_true", help="trust HSA_OVERRIDE_GFX_VERSION, which nobody supports"
     )
     group.add_argument("--offline", action="store_true", help="use no network")
+    group.add_argument(
+        "--only-wheels", action="store_true", help="Take wheels alone: build nothing from source"
+    )
     group.add_argument("--installer", choices=INSTALLERS, help="what installs the packages")
     group.add_argument(
         "--catalogue", metavar="FILE", help="a catalogue of your own, laid over the packaged one"

@@ -53,7 +53,7 @@ class Pip:
             if done.code != 0 and "401" in done.err and any(map(self._logins.ask_keyring, locked.indexes)):
                 done = self._run(with_logins(command, locked.indexes, self._logins))
         if done.code != 0:
-            raise explain_failure(done, f"install {lock.name} into {environment}")
+            raise explain_failure(done, f"install {lock.name} into {environment}", indexes=locked.indexes)
 
 
 def find_carried_pip() -> Path:

@@ -19,8 +19,9 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from torchenv.environment.unshare import can_clone, link_mode
 from torchenv.errors import IndexFailed, ToolFailed, TorchenvError, Unobtainable
+from torchenv.index.http import Missing
 from torchenv.index.logins import Logins
-from torchenv.index.pages import Wheel
+from torchenv.index.pages import Fetch, ProjectPage, Wheel
 from torchenv.installers import LockRequest, interpreter_in, name_of
 from torchenv.installers.trouble import conflict, explain_failure
 from torchenv.lockfile.lock import Lock, write_lock
@@ -33,7 +34,8 @@ class Uv:
 
     `link_mode` is the profile's word (auto, copy or hardlink); `offline` takes everything from uv's cache;
     with `only_wheels` nothing is built from source. `logins` are told to uv for the indexes that want them.
-    `say` hears what runs code of a package before it does.
+    `say` hears what runs code of a package before it does. `fetch` reads a page on which uv found nothing,
+    to tell an index that lacks a package from one that lets nobody in.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Uv:
         offline: bool = False,
         only_wheels: bool = False,
         logins: Logins | None = None,
+        fetch: Fetch | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._run = _offline(run) if offline else run
@@ -52,6 +55,7 @@ class Uv:
         self._link_mode = link_mode
         self._only_wheels = only_wheels
         self._logins = logins or Logins()
+        self._fetch = fetch
         self._say = say
 
     def lock(self, request: LockRequest) -> Lock:
@@ -87,7 +91,7 @@ class Uv:
         named = {f"index-{number}": index for number, index in enumerate(indexes, start=1)}
         done = self._ask(command, named)
         if done.code != 0:
-            raise explain_failure(done, f"install {lock.name} into {environment}")
+            raise explain_failure(done, f"install {lock.name} into {environment}", indexes=indexes)
 
     def fetch_python(self, python: str) -> Path:
         """Fetch an interpreter ("3.12", "3.14t") into uv's own store and say where it is."""
@@ -159,7 +163,10 @@ class Uv:
                 if not missed and find_contested(done.err) & _family(request):
                     return self._resolve_uncontested(request, folder, done, builds=builds), bound
                 if not missed:
-                    raise self._explain(done, request, folder)
+                    error = self._explain(done, request, folder)
+                    if self._find_opened_page(error):
+                        continue
+                    raise error
             bound |= missed
 
     def _resolve_uncontested(
@@ -270,6 +277,20 @@ class Uv:
         found = conflict(done.err, request, others.out)
         return found or explain_failure(done, "choose the packages", request)
 
+    def _find_opened_page(self, error: TorchenvError) -> bool:
+        """Look at the page of a package that uv found nothing of; return whether keyring has opened it.
+
+        uv does not say that an index of one's own let nobody in. Raises `IndexFailed` where it did not, or
+        where something else answers.
+        """
+        if not isinstance(error, Unobtainable) or error.page is None or self._fetch is None:
+            return False
+        before = self._logins.find(error.page)
+        answer = self._fetch(error.page)
+        if not isinstance(answer, Missing):
+            ProjectPage.parse(answer, error.page, error.page.rstrip("/").rpartition("/")[2])
+        return self._logins.find(error.page) != before
+
     def _ask(self, command: Command, named: Mapping[str, str]) -> Completed:
         """Run a command with the logins of its indexes, and again if keyring has one that was missing."""
         done = self._run(with_logins(command, named, self._logins))
@@ -348,11 +369,9 @@ def _fitting_file(package: Mapping[str, Any], request: LockRequest) -> str | Non
 def find_sources(said: str) -> tuple[str, ...]:
     """Name the packages of which uv found sources alone, where it was to build nothing."""
     line = re.sub(r"\s+", " ", said)
-    patterns = (
-        r"([\w.\-]+?)(?:[=<>]=?\S+)? has no usable wheels",
-        r"Building source distributions for `?([\w.\-]+?)`? is disabled",
-    )
-    found = [name for pattern in patterns for name in re.findall(pattern, line)]
+    # hint: Wheels are required for `x` because building from source is disabled for all packages
+    # cause: Building source distributions for `x` is disabled
+    found = re.findall(r"(?:Wheels are required|Building source distributions) for `([^`]+)`", line)
     return tuple(dict.fromkeys(found))
 
 
