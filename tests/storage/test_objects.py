@@ -10,12 +10,13 @@ import fsspec
 import pytest
 from tests.checkpoints.support import CASES
 from tests.support.checkpoints import contents, save
+from tests.support.workspace import Workspace
 
 from torchenv.actions.downgrade import Copied, DowngradeTarget, downgrade
-from torchenv.actions.lifeboat import digest_of, hash_files
+from torchenv.actions.lifeboat import Keeping, KeptChange, digest_of, hash_files, keep, verify
 from torchenv.checkpoints.scan import scan
 from torchenv.checkpoints.scan.runs import runs_of
-from torchenv.errors import InputError
+from torchenv.errors import InputError, ToolFailed
 from torchenv.storage import Transfer, place
 
 OLD = DowngradeTarget(torch="2.14", python="3.11.7", system="linux")
@@ -109,6 +110,30 @@ def test_a_copy_is_made_to_and_from_a_store(bucket: str, tmp_path: Path) -> None
         digest_of(hash_files(place(each.copy), lambda *_: None)) for each in (up, down, copied(str(local)))
     }
     assert len(digests) == 1
+
+
+def test_a_lifeboat_is_kept_in_a_store_and_proved_there(bucket: str, workspace: Workspace) -> None:
+    step = save(workspace.directory / "runs" / "a" / "step-100", "dcp-2.14.1")
+
+    def kept() -> Keeping:
+        return keep(
+            str(step), workspace.store, copy=False, copy_to=bucket, system="linux", progress=lambda *_: None
+        )
+
+    first = kept()
+    digest = (first.kept.digest or "").removeprefix("sha256:")
+    copy = f"{bucket}/step-100-{digest[:16]}"
+    assert (first.kept.copy, first.carried) == (copy, frozenset({Transfer.COPIED}))
+    assert digest_of(hash_files(place(copy), lambda *_: None)) == first.kept.digest
+    assert verify((), workspace.store, lambda *_: None)[1] == ()
+    assert (kept().kept.copy, kept().carried) == (copy, frozenset())
+
+    store, path = fsspec.core.url_to_fs(f"{copy}/__0_0.distcp")
+    store.pipe_file(path, b"changed")
+    assert verify((), workspace.store, lambda *_: None)[1] == (KeptChange(copy, "__0_0.distcp", "changed"),)
+    with pytest.raises(ToolFailed) as raised:
+        kept()
+    assert str(raised.value) == f"the copy is not what was kept: {copy}/__0_0.distcp: changed"
 
 
 def test_what_a_stopped_copy_left_in_a_store_is_finished(bucket: str) -> None:

@@ -17,7 +17,7 @@ from torchenv.checkpoints.scan import scan
 from torchenv.checkpoints.scan.index import ScanIndex
 from torchenv.checkpoints.scan.runs import Judge, runs_of
 from torchenv.checkpoints.steps import is_save
-from torchenv.errors import InputError, NothingSuits, WorkspaceError
+from torchenv.errors import InputError, NothingSuits, ToolFailed, WorkspaceError
 from torchenv.storage import Place, Progress, Transfer, is_remote, place
 from torchenv.storage.carry import carry
 from torchenv.system.documents import Table
@@ -59,23 +59,31 @@ class KeptChange:
 
 
 def keep(
-    address: str, store: Store, *, copy: bool, link: bool = False, system: str, progress: Progress
+    address: str,
+    store: Store,
+    *,
+    copy: bool,
+    link: bool = False,
+    copy_to: str | None = None,
+    system: str,
+    progress: Progress,
 ) -> Keeping:
     """Record the hash of every file of a checkpoint, and with `copy` bring it into the workspace.
 
     A copy shares nothing with the original, unless `link` asks for hard links, which are the same files.
+    With `copy_to` it goes below that place, an object store for one, and every file is hashed there again.
     Raises `InputError` where there is no checkpoint, `NothingSuits` where it is not complete, or is still
     being written.
     """
     there = place(address)
     paths = Paths.of(store)
     index = scan([there], None, lambda _: None)
-    found = [each for _, _, _, each in index]
+    found = [one for _, _, _, one in index]
     if not found:
         hint = "name the directory or the file of one; `torchenv checkpoints scan` lists them"
         raise InputError(f"{address} holds no checkpoint", hint=hint)
     _refuse_run(address, index)
-    wrong = [(code, said) for each in found if each.state != "complete" for code, said in each.problems]
+    wrong = [(code, said) for one in found if one.state != "complete" for code, said in one.problems]
     if wrong:
         said = "; ".join(message for _, message in wrong)
         raise NothingSuits(f"{address} cannot be kept: {said}", hint="keep one that is complete")
@@ -85,19 +93,24 @@ def keep(
     digest = digest_of(hashes)
     before = store.read()
     judge = Judge(index, before.environments, system)
-    reading = set.intersection(*(set(readers(each, judge)) for each in found))
+    reading = set.intersection(*(set(readers(one, judge)) for one in found))
     shown = paths.display(address)
     copied: str | None = None
     carried: frozenset[Transfer] = frozenset()
+    if copy_to is not None:
+        # Before the workspace is held: bringing it there may take hours.
+        copied, carried = _copy_apart(there, copy_to, digest, hashes, changed, progress=progress)
     with store.hold("torchenv checkpoints keep"):
         manifest = store.read()
         if copy:
             target = store.make_lifeboat_directory(digest)
             carried = _copy_files(there, place(target), hashes, changed, link=link, progress=progress)
             copied = paths.display(str(target.absolute()))
+        elif copy_to is not None:
+            copied = paths.display(copied or copy_to)
         else:
-            same = (each for each in manifest.kept if (each.path, each.digest) == (shown, digest))
-            copied = next((each.copy for each in same), None)
+            same = (kept for kept in manifest.kept if (kept.path, kept.digest) == (shown, digest))
+            copied = next((kept.copy for kept in same), None)
         kept = Kept(
             path=shown,
             digest=digest,
@@ -107,7 +120,7 @@ def keep(
         )
         store.write_kept(digest, _listing(shown, hashes))
         store.write(manifest.keep(kept))
-    sizes = [each.bytes for each in hashes.values()]
+    sizes = [hashed.bytes for hashed in hashes.values()]
     return Keeping(kept=kept, files=len(sizes), bytes=sum(sizes), carried=carried)
 
 
@@ -130,7 +143,7 @@ def _refuse_run(address: str, index: ScanIndex) -> None:
 
 def _refuse_changing(there: Place, hashes: Mapping[str, Hashed], changed: float) -> None:
     if (
-        there.files() != {name: each.bytes for name, each in hashes.items()}
+        there.files() != {name: hashed.bytes for name, hashed in hashes.items()}
         or there.modification_time() != changed
     ):
         hint = "keep it once its save is finished"
@@ -142,10 +155,10 @@ def release(address: str, store: Store) -> Kept:
     shown = Paths.of(store).display(address)
     with store.hold("torchenv checkpoints keep --release"):
         manifest = store.read()
-        found = next((each for each in manifest.kept if each.path == shown), None)
+        found = next((kept for kept in manifest.kept if kept.path == shown), None)
         if found is None:
             raise InputError(f"{shown} is not kept", hint="`torchenv checkpoints verify` names what is")
-        store.write(replace(manifest, kept=tuple(each for each in manifest.kept if each != found)))
+        store.write(replace(manifest, kept=tuple(kept for kept in manifest.kept if kept != found)))
     return found
 
 
@@ -159,16 +172,16 @@ def verify(
     paths = Paths.of(store)
     kept = store.read().kept
     if named:
-        wanted = [paths.display(each) for each in named]
-        known = {each.path: each for each in kept}
+        wanted = [paths.display(address) for address in named]
+        known = {one.path: one for one in kept}
         for path in wanted:
             if path not in known:
                 raise InputError(f"{path} is not kept", hint=f"`torchenv checkpoints keep {path}` keeps it")
         kept = tuple(known[path] for path in wanted)
     changes: list[KeptChange] = []
-    for each in kept:
-        recorded = _read_hashes(each, store)
-        for at in filter(None, (each.path, each.copy)):
+    for one in kept:
+        recorded = _read_hashes(one, store)
+        for at in filter(None, (one.path, one.copy)):
             changes += _changes(at, place(paths.address(at)), recorded, progress)
     return kept, tuple(changes)
 
@@ -188,7 +201,7 @@ def hash_files(there: Place, progress: Progress) -> dict[str, Hashed]:
 
 def digest_of(hashes: Mapping[str, Hashed]) -> str:
     """Return one digest for all files of a checkpoint."""
-    lines = (f"{each.sha256} {each.bytes} {name}\n" for name, each in sorted(hashes.items()))
+    lines = (f"{hashed.sha256} {hashed.bytes} {name}\n" for name, hashed in sorted(hashes.items()))
     return f"sha256:{hashlib.sha256(''.join(lines).encode('utf-8', 'surrogateescape')).hexdigest()}"
 
 
@@ -199,6 +212,27 @@ def _hash(there: Place, name: str) -> Hashed:
             digest.update(block)
             size += len(block)
     return Hashed(size, digest.hexdigest())
+
+
+def _copy_apart(
+    there: Place,
+    copy_to: str,
+    digest: str,
+    hashes: Mapping[str, Hashed],
+    changed: float,
+    *,
+    progress: Progress,
+) -> tuple[str, frozenset[Transfer]]:
+    """Copy a checkpoint below a place, by its name and digest, and prove what is there; gives its address."""
+    between = "/" if is_remote(copy_to) else os.sep
+    name = there.address.rstrip("/\\").replace("\\", "/").rpartition("/")[2]
+    target = place(f"{copy_to.rstrip('/')}{between}{name}-{digest.rpartition(':')[2][:16]}")
+    carried = _copy_files(there, target, hashes, changed, link=False, progress=progress)
+    wrong = list(_changes(target.address, target, hashes, progress))
+    if wrong:
+        hint = "delete what is there, and keep it again"
+        raise ToolFailed(f"the copy is not what was kept: {'; '.join(map(str, wrong[:_NAMED]))}", hint=hint)
+    return target.address, carried
 
 
 def _copy_files(
@@ -225,7 +259,7 @@ def _copy_files(
 
 
 def _listing(shown: str, hashes: Mapping[str, Hashed]) -> str:
-    files = {name: {"bytes": each.bytes, "sha256": each.sha256} for name, each in hashes.items()}
+    files = {name: {"bytes": hashed.bytes, "sha256": hashed.sha256} for name, hashed in hashes.items()}
     return json.dumps({"schema": SCHEMA, "path": shown, "files": files}, indent=1)
 
 

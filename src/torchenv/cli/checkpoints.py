@@ -32,6 +32,9 @@ def options(parser: ArgumentParser) -> None:
     keep.add_argument(
         "--copy", action="store_true", help="Keep a copy in the workspace, cloned where possible"
     )
+    keep.add_argument(
+        "--copy-to", metavar="DIR", help="Keep a copy below a directory or s3://…, proved by its hashes"
+    )
     keep.add_argument("--link", action="store_true", help="Keep hard links: the same files, changed with it")
     keep.add_argument("--release", action="store_true", help="keep it no longer; its files stay as they are")
 
@@ -144,6 +147,7 @@ def _keep(arguments: Namespace, context: Context) -> int:
             each,
             context.store,
             copy=arguments.copy or arguments.link,
+            copy_to=address_of(arguments.copy_to, context.cwd) if arguments.copy_to else None,
             link=arguments.link,
             system=context.system,
             progress=context.progress(f"hashing {each}"),

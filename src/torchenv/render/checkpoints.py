@@ -65,7 +65,7 @@ def describe_kept(keeping: Keeping, environments: Sequence[Environment]) -> str:
     lines.append(f"  readable by {', '.join(names)}" if names else "  no environment here can read it")
     if kept.copy:
         how = "/".join(sorted(transfer.value for transfer in keeping.carried)) or "already copied"
-        lines.append(f"  copy in the workspace: {kept.copy} ({how})")
+        lines.append(f"  copy: {kept.copy} ({how})")
         if Transfer.LINKED in keeping.carried:
             lines.append(
                 "  hard links are the same files: a program that writes into the original changes both"
