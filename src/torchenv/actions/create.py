@@ -24,8 +24,9 @@ from torchenv.environment.verify import digest_of_base
 from torchenv.errors import ToolFailed, WorkspaceError
 from torchenv.host.model import Host, Problem
 from torchenv.installers import LockRequest
+from torchenv.installers.local import install_local
 from torchenv.lockfile.lock import Lock
-from torchenv.packages import CarriedPackages
+from torchenv.packages import CarriedPackages, LocalPackage
 from torchenv.plan import Build, Outcome, Plan
 from torchenv.profile.model import Profile
 from torchenv.system.disk import PathLength
@@ -39,6 +40,7 @@ NOTHING_CARRIED = CarriedPackages()
 class CreateOrder:
     """What `create` is to make: the plan, and what goes in beside torch's family.
 
+    `local` are folders that go in last, by their absolute paths.
     `lock` is what to build where that was locked before; without one the packages are chosen now.
     `ignored` are other tools' settings that do not steer it, `around` is what may undo it.
     """
@@ -48,12 +50,18 @@ class CreateOrder:
     profile: Profile
     catalogue: Catalogue
     carried: CarriedPackages = NOTHING_CARRIED
+    local: tuple[LocalPackage, ...] = ()
     companions: tuple[str, ...] = ()
     by_hand: bool = False
     package_index: str | None = None
     lock: Lock | None = None
     ignored: tuple[str, ...] = ()
     around: tuple[Problem, ...] = ()
+
+    @property
+    def folders(self) -> tuple[LocalPackage, ...]:
+        """The folders that go in last: those of the lock, or those that are carried."""
+        return (*self.local, *self.carried.local)
 
     @property
     def build(self) -> Build:
@@ -90,7 +98,7 @@ def create(order: CreateOrder, ports: Ports) -> CreateOutcome:
 
         python = _interpreter(wanted, ports)
         lock = order.lock or _make_lock(order, python, ports)
-        if fallback is not None and _holds(fallback.installation, lock, wanted):
+        if fallback is not None and _holds(fallback.installation, lock, order):
             _record_fallback(manifest, fallback, ports)
             return CreateOutcome(environment=fallback.environment, new=False, fallback=fallback)
         _check_room(order, lock, ports)
@@ -103,6 +111,10 @@ def create(order: CreateOrder, ports: Ports) -> CreateOutcome:
             new.number, json.dumps(order.plan.to_document(), indent=2, ensure_ascii=False) + "\n"
         )
         directory = build(new, lock, python, ports)
+
+        if order.folders:
+            say(f"installing {', '.join(folder.name for folder in order.folders)} from the project")
+            install_local(ports.run, directory, order.folders, package_index=order.package_index)
 
         say("proving it from inside")
         report = _proven(order, directory, lock, ports)
@@ -166,12 +178,15 @@ def _lock_request(order: CreateOrder, python: Path) -> LockRequest:
     )
 
 
-def _holds(installation: Installation, lock: Lock, build: Build) -> bool:
+def _holds(installation: Installation, lock: Lock, order: CreateOrder) -> bool:
     """Return whether an environment holds all that the lock holds; more in it is no difference."""
+    build = order.build
     if (installation.python or "").split(".")[:2] != build.python.minor.rstrip("t").split("."):
         return False
     found = {canonical(each.name): each.version for each in distributions(installation)}
     wanted = {**lock.versions, "torch": build.torch}
+    if not {canonical(folder.name) for folder in order.folders} <= found.keys():
+        return False
     return installation.torch == build.torch and wanted == {
         name: installation.torch if name == "torch" else found.get(name) for name in wanted
     }

@@ -13,7 +13,7 @@ from torchenv.actions.fetchable import expiring
 from torchenv.catalogue import Catalogue
 from torchenv.errors import InputError, NothingSuits, ToolFailed, TorchenvError
 from torchenv.installers import Installer, LockRequest, name_of
-from torchenv.lockfile.lock import Lock
+from torchenv.lockfile.lock import Lock, write_local
 from torchenv.lockfile.lockset import FILE, Decided, LockedTarget, LockSet, lock_file
 from torchenv.packages import CarriedPackages, companions, refuse_conflicts
 from torchenv.plan import Build, Outcome, Plan
@@ -186,7 +186,9 @@ def _lock_target(target: Target, plan: Plan, order: LockOrder, installer: Instal
             error.hint = f'{error.hint}; a target with index = "packages" takes the package index\'s build'
         raise
     lost = [str(package) for package in settled if not package.is_same_version]
-    about = {"target": target.name, "torch": build.torch, "backend": build.backend.tag}
+    about: dict[str, Any] = {"target": target.name, "torch": build.torch, "backend": build.backend.tag}
+    if carried.local:
+        about["local"] = sorted(write_local(folder) for folder in carried.local)
     because = (*_because(target, plan, order.catalogue), *lost)
     return chosen.with_tool("torchenv", {**about, **({"because": list(because)} if because else {})})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,14 @@ def collect_packages(context: Context, installation: Installation | None) -> Car
     directory = path.parent if path else context.cwd
     parts = [of_profile(profile.packages, f"profile {profile.name}", directory, read, catalogue)]
     parts += [of_file(each, context.cwd, read, catalogue) for each in context.arguments.files or ()]
+    bases = [directory, *(context.cwd for _ in context.arguments.files or ())]
+    parts = [_anchor(part, base) for part, base in zip(parts, bases, strict=True)]
     if installation is not None:
         parts.append(of_environment(distributions(installation), str(installation.path), catalogue))
     return together(*parts)
+
+
+def _anchor(carried: CarriedPackages, base: Path) -> CarriedPackages:
+    """Name the folders of a part by their absolute paths, since each part has a base of its own."""
+    local = tuple(replace(folder, path=str((base / folder.path).resolve())) for folder in carried.local)
+    return replace(carried, local=local)

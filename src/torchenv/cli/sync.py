@@ -131,6 +131,10 @@ def _build(fit: Fit, lock: Lock, project: Project, ports: Ports, context: Contex
         profile=project.profile,
         catalogue=project.catalogue,
         companions=tuple(sorted(family - {"torch"})),
+        local=tuple(
+            replace(folder, path=str((project.directory / folder.path).resolve())) for folder in lock.local
+        ),
+        package_index=context.package_index,
         by_hand=context.arguments.target is not None,
         lock=lock,
         ignored=context.other_settings.ignored,

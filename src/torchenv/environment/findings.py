@@ -82,6 +82,9 @@ def _find_other_torch(installation: Installation) -> Iterator[EnvironmentFinding
     if installation.torch is None:
         return
     for distribution in distributions(installation):
+        if '"dir_info"' in (distribution.direct_url or ""):
+            # A folder of the project goes in without its torch pins: the plan decides.
+            continue
         for wanted in _list_refused(distribution, installation.torch):
             package = f"{distribution.name} {distribution.version}"
             message = f"{package} requires {wanted}, and torch is {installation.torch}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from torchenv.errors import InputError
+from torchenv.packages.values import LocalPackage
 from torchenv.system.documents import Table, toml
 
 if TYPE_CHECKING:
@@ -95,6 +97,15 @@ class Lock:
         return Lock.parse(write_lock({**raw, "packages": bare}), "the lock from elsewhere")
 
     @cached_property
+    def local(self) -> tuple[LocalPackage, ...]:
+        """The folders of the project that belong to it, which PEP 751 knows no lasting word for.
+
+        Raises `InputError` for one that is not written as torchenv writes it.
+        """
+        about = Table.from_toml(self.text, "the lock").table("tool").table("torchenv")
+        return tuple(_parse_local(line, about) for line in about.strings("local"))
+
+    @cached_property
     def indexes(self) -> tuple[str, ...]:
         """The indexes that its packages were chosen from, each once, in order."""
         return tuple(sorted({each.index for each in self.packages if each.index}))
@@ -109,6 +120,18 @@ class Lock:
             file.url for package in self.packages for file in package.files if file.url.startswith("file:")
         )
         return tuple(sorted({url2pathname(urlsplit(each).path.rpartition("/")[0]) for each in local}))
+
+
+def write_local(folder: LocalPackage) -> str:
+    """Return the line by which a lock names a folder: `-e core-lib @ packages/core`."""
+    return f"{'-e ' if folder.editable else ''}{folder.name} @ {folder.path}"
+
+
+def _parse_local(line: str, table: Table) -> LocalPackage:
+    match = re.fullmatch(r"(-e )?([a-z0-9][a-z0-9-]*) @ ([^/\s\\-][^\n\\:]*)", line)
+    if match is None:
+        raise table.wrong("local", f"`{line}` names no folder of the project", "run `torchenv lock`")
+    return LocalPackage(name=match[2], path=match[3], editable=match[1] is not None, source=table.source)
 
 
 def write_lock(raw: Mapping[str, Any], *, index_of: Mapping[str, str | None] | None = None) -> str:
