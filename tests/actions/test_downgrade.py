@@ -145,7 +145,7 @@ def test_a_disk_that_is_full_is_named_and_nothing_is_left(
     with pytest.raises(OSError, match="No space left") as raised:
         copied(source)
     assert raised.value.filename == f"{tmp_path}/a-for-2.14/step-200"
-    assert [each.name for each in source.parent.iterdir()] == ["step-200"]
+    assert [path.name for path in source.parent.iterdir()] == ["step-200"]
 
 
 @pytest.mark.parametrize("written", ["v2.14", " 2.14", "2.14+cu126", "2.14rc1"])
@@ -175,7 +175,7 @@ def test_a_copy_that_cannot_be_finished_leaves_nothing(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         downgrade(str(source), OLD, progress=stop)
-    assert [each.name for each in source.parent.iterdir()] == ["step-200"]
+    assert [path.name for path in source.parent.iterdir()] == ["step-200"]
 
 
 @pytest.mark.parametrize(("python", "plain"), [("3.11.7", True), ("3.13.1", False), (None, True)])
@@ -204,10 +204,10 @@ def test_where_more_than_strides_is_in_the_way_nothing_is_made_and_the_reason_is
     with pytest.raises(NothingSuits) as raised:
         copied(source, DowngradeTarget(torch="2.6", python="3.11.7"))
     assert str(raised.value) == (
-        f"torch 2.6 would not read a copy of {source} either: its files are compressed by a transform,"
+        f"torch 2.6 cannot read a copy of {source} either: its files are compressed by a transform,"
         " which needs zstandard or pyzstd as well"
     )
-    assert [each.name for each in source.parent.iterdir()] == ["step-1"]
+    assert [path.name for path in source.parent.iterdir()] == ["step-1"]
 
 
 def test_a_broken_checkpoint_is_not_copied(tmp_path: Path) -> None:
@@ -247,12 +247,12 @@ def test_the_newest_of_every_run_or_all_of_them_are_copied(tmp_path: Path) -> No
     save(tmp_path / "b" / "step-5", "dcp-2.15.0")
 
     newest, refused = whole_runs(tmp_path, newest=True)
-    assert ([Path(each.copy).name for each in newest], refused) == (
+    assert ([Path(copy.copy).name for copy in newest], refused) == (
         ["step-300", "step-5"],
         (),
     )
     both, _ = whole_runs(tmp_path, newest=False)
-    assert [Path(each.copy).name for each in both if each.made] == ["step-200"]
+    assert [Path(copy.copy).name for copy in both if copy.made] == ["step-200"]
 
 
 def test_a_copy_is_a_whole_save_under_a_name_that_its_framework_finds(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_a_part_that_cannot_be_made_readable_is_named_and_nothing_is_made(tmp_pa
     save(source / "optimizer", "2.15.0/dcp_zstd")
     with pytest.raises(NothingSuits) as raised:
         copied(source, DowngradeTarget(torch="2.6", python="3.11.7"))
-    assert str(raised.value).startswith(f"torch 2.6 would not read a copy of {source}/optimizer either: ")
+    assert str(raised.value).startswith(f"torch 2.6 cannot read a copy of {source}/optimizer either: ")
     assert not (tmp_path / "a-for-2.6").exists()
 
 

@@ -54,7 +54,7 @@ def test_a_whole_run_is_not_kept_and_its_saves_are_named(workspace: Workspace) -
     saves = [save(run / "step-100", "dcp-2.14.1"), save(run / "step-200", "dcp-2.15.0")]
     with pytest.raises(InputError) as caught:
         kept(workspace, run)
-    assert caught.value.message == f"{run} is no checkpoint but holds 2 saves"
+    assert caught.value.message == f"{run} is not a checkpoint but holds 2 saves"
     assert caught.value.hint == (
         f"keep those that you may need, each by its path: {', '.join(map(str, saves))}"
     )
@@ -99,8 +99,8 @@ def test_a_copy_in_the_workspace_outlives_the_original(workspace: Workspace) -> 
     copy = workspace.directory / keeping.kept.copy
     assert contents(copy) == before == contents(path)
 
-    for each in path.iterdir():
-        each.unlink()
+    for file in path.iterdir():
+        file.unlink()
     path.rmdir()
     assert contents(copy) == before
     assert changes(workspace) == (KeptChange("runs/a/step-100", "", "missing"),)
@@ -123,7 +123,7 @@ def test_only_a_complete_checkpoint_can_be_kept(workspace: Workspace) -> None:
     (workspace.directory / "empty").mkdir()
     with pytest.raises(InputError) as wrong:
         kept(workspace, workspace.directory / "empty")
-    assert str(wrong.value) == f"{workspace.directory}/empty holds no checkpoint"
+    assert str(wrong.value) == f"`{workspace.directory}/empty` holds no checkpoint"
 
 
 def test_a_list_of_files_that_someone_edited_proves_nothing(workspace: Workspace) -> None:
@@ -133,7 +133,7 @@ def test_a_list_of_files_that_someone_edited_proves_nothing(workspace: Workspace
     listing.write_text(listing.read_text().replace('"bytes": ', '"bytes": 1'))
     with pytest.raises(WorkspaceError) as raised:
         changes(workspace)
-    assert str(raised.value) == f"{listing} is not the list that was made of runs/a/step-100"
+    assert str(raised.value) == f"`{listing}` is not the list that was made of `runs/a/step-100`"
 
 
 def test_what_is_not_kept_cannot_be_verified_or_released(workspace: Workspace) -> None:
@@ -141,7 +141,7 @@ def test_what_is_not_kept_cannot_be_verified_or_released(workspace: Workspace) -
     for act in (lambda: changes(workspace, Path(path)), lambda: release(path, workspace.store)):
         with pytest.raises(InputError) as raised:
             act()
-        assert str(raised.value) == "runs/b is not kept"
+        assert str(raised.value) == "`runs/b` is not kept"
 
 
 @pytest.mark.parametrize("copy", [False, True])

@@ -110,15 +110,15 @@ def test_the_newest_of_every_run_is_copied_along(workspace: Workspace) -> None:
             progress=lambda *_: None,
             say=lambda _: None,
         )
-        return [Path(each.copy).relative_to(workspace.directory).as_posix() for each in copies], refused
+        return [Path(copy.copy).relative_to(workspace.directory).as_posix() for copy in copies], refused
 
     assert along() == (["runs/a-for-2.14/step-300", "runs/b-for-2.14/step-7"], ())
-    assert [each.newest_readable[1] for each in workspace.store.read().runs] == [
+    assert [run.newest_readable[1] for run in workspace.store.read().runs] == [
         "../a-for-2.14/step-300",
         "../b-for-2.14/step-7",
     ]
     assert along() == ([], ())
-    assert {name: each for name, each in contents(runs).items() if "-for-" not in name} == before
+    assert {name: file for name, file in contents(runs).items() if "-for-" not in name} == before
 
 
 def test_a_scan_of_one_root_keeps_what_was_found_below_the_others(workspace: Workspace) -> None:
@@ -136,6 +136,6 @@ def test_a_scan_in_which_nothing_changed_writes_nothing(workspace: Workspace) ->
     settle(runs)
     scan(workspace, runs)
     written = [workspace.store.index_path, workspace.store.manifest_path]
-    before = [each.stat().st_mtime_ns for each in written]
+    before = [path.stat().st_mtime_ns for path in written]
     scan(workspace, runs)
-    assert [each.stat().st_mtime_ns for each in written] == before
+    assert [path.stat().st_mtime_ns for path in written] == before

@@ -185,7 +185,7 @@ def test_what_is_in_use_already_is_no_switch(workspace: Workspace) -> None:
     switched = use("2", workspace.store, workspace.outside)
     assert not switched.has_moved
     assert len(workspace.store.read().switches) == 2
-    assert describe_switch(switched).splitlines()[0] == f"environment {switched.now} is in use already"
+    assert describe_switch(switched).splitlines()[0] == f"environment {switched.now} is already active"
 
 
 def test_processes_that_still_run_from_the_other_environment_are_named(workspace: Workspace) -> None:
@@ -195,7 +195,7 @@ def test_processes_that_still_run_from_the_other_environment_are_named(workspace
     workspace.processes = {new.path: (training,), str(workspace.store.current): (editor, training)}
     switched = rollback(None, workspace.store, workspace.outside)
     assert switched.running == (training, editor)
-    assert f"  process 4711 (python train.py) still runs from {new}, undisturbed" in describe_switch(switched)
+    assert f"  process 4711 (python train.py) still runs from {new}" in describe_switch(switched)
 
 
 @pytest.mark.parametrize("proof", [False, True])

@@ -63,7 +63,7 @@ def test_a_copy_of_the_newest_is_told_where_only_that_can_be_read() -> None:
 def test_what_no_scan_has_seen_is_told_so_and_never_as_none() -> None:
     run = replace(RUN, newest_readable={}, unjudged_for=(1,), broken=("step-300",))
     assert list(describe_run(run, OLD)) == [
-        "runs/a: not scanned since environment 1 was made: `torchenv checkpoints scan`",
+        "runs/a: not scanned since environment 1 was made; run `torchenv checkpoints scan`",
         "runs/a: newer and not complete: step-300",
     ]
 

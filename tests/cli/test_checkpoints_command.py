@@ -108,7 +108,7 @@ def test_without_an_index_a_later_environment_is_not_said_to_read_nothing(termin
     terminal.type("checkpoints", "scan")
     (terminal.workspace / "checkpoints.json").unlink()
     third(terminal)
-    said = "not scanned since environment 3 was made: `torchenv checkpoints scan`"
+    said = "not scanned since environment 3 was made; run `torchenv checkpoints scan`"
     assert terminal.type("list").out.splitlines()[-1] == f"  {said}"
     assert f"checkpoints: runs/a: {said}\n" in terminal.type("show", "3").out
     assert terminal.type("show", "3", "--json").json["checkpoints"][0]["judged"] is False
@@ -257,7 +257,7 @@ def test_a_downgrade_says_what_it_made_or_why_it_made_nothing(terminal: Terminal
     assert f"{terminal.cwd}/runs/a-for-2.14/step-150: copied from" in named.out
     refused = terminal.type("checkpoints", "downgrade", "runs/a/step-200", "--for", "2.3")
     assert refused.code == 3
-    assert "torch 2.3 would not read a copy" in refused.err
+    assert "torch 2.3 cannot read a copy" in refused.err
 
 
 def test_writing_for_an_older_torch_is_said_once_and_reaches_the_command(terminal: Terminal) -> None:

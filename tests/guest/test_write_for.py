@@ -92,7 +92,7 @@ def test_with_the_hook_the_state_has_five_items_and_without_it_six(site: Path) -
 
 def test_the_hook_is_nowhere_on_the_path_and_torch_is_where_it_was(site: Path) -> None:
     variables = write_for("2.14", environment("2.15.0")).variables
-    with_hook, without = (json.loads(run(site, each).check("ask")) for each in (variables, {}))
+    with_hook, without = (json.loads(run(site, around).check("ask")) for around in (variables, {}))
     assert with_hook["file"] == without["file"]
     assert str(HOOK) not in with_hook["path"]
     assert with_hook["path"] == without["path"]

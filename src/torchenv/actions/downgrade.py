@@ -45,11 +45,11 @@ class DowngradeTarget:
         except InvalidVersion:
             raise InputError(f"`{text}` is not a version of torch", hint="write --for 2.14") from None
         pythons = [
-            each.python.version
-            for each in manifest.environments
-            if each.on_disk
-            and each.torch
-            and Version(each.torch).release[: len(torch.release)] == torch.release
+            environment.python.version
+            for environment in manifest.environments
+            if environment.on_disk
+            and environment.torch
+            and Version(environment.torch).release[: len(torch.release)] == torch.release
         ]
         oldest = min(pythons, key=Version, default=None)
         # 2.14 for v2.14 and 2.14+cu126 as well: copies go by this name.
@@ -140,7 +140,7 @@ def downgrade(
         source=source,
         copy=aim,
         made=True,
-        metadata=sum(len(each.data) for each in rewritten.values()),
+        metadata=sum(len(metadata.data) for metadata in rewritten.values()),
         files=len(sizes) - len(rewritten),
         carried=carried,
     )
@@ -235,12 +235,12 @@ def _refuse(part: Checkpoint, target: DowngradeTarget, *, is_unread: bool) -> No
     if part.format != "dcp":
         reasons = "; ".join(note.message for note in reader.because if not target.is_read(_alone(note)))
         raise NothingSuits(
-            f"{part.path} is no distributed checkpoint, and only these can be downgraded: {reasons}"
+            f"{part.path} is not a distributed checkpoint; only those can be downgraded: {reasons}"
         )
     after = reader_after(reader, target.plain_path)
     if not target.is_read(after):
         reasons = "; ".join(note.message for note in after.because if not target.is_read(_alone(note)))
-        said = f"torch {target.torch} would not read a copy of {part.path} either"
+        said = f"torch {target.torch} cannot read a copy of {part.path} either"
         raise NothingSuits(f"{said}: {reasons}")
 
 
@@ -279,8 +279,8 @@ def _write_copy(
     try:
         untouched = {name: size for name, size in sizes.items() if name not in rewritten}
         carried = carry(draft, there, untouched, goal.address, link=link, progress=progress)
-        for name, each in rewritten.items():
-            draft.write(name, each.data)
+        for name, metadata in rewritten.items():
+            draft.write(name, metadata.data)
         _check(draft, goal.address, sizes, rewritten)
         draft.finish()
     except OSError as error:
@@ -296,7 +296,11 @@ def _write_copy(
 
 def _check(draft: Draft, address: str, sizes: Mapping[str, int], rewritten: Mapping[str, Downgraded]) -> None:
     wrong = _differences(draft.sizes(), sizes, rewritten)
-    wrong += [name for name, each in rewritten.items() if name not in wrong and draft.read(name) != each.data]
+    wrong += [
+        name
+        for name, metadata in rewritten.items()
+        if name not in wrong and draft.read(name) != metadata.data
+    ]
     if wrong:
         raise ToolFailed(f"the copy {address} does not hold what was written to it: {', '.join(wrong)}")
 
@@ -305,11 +309,11 @@ def _is_whole(goal: Place, sizes: Mapping[str, int], rewritten: Mapping[str, Dow
     if _differences(goal.files(), sizes, rewritten):
         return False
     tree = goal.tree(goal.address)
-    return all(tree.read(name) == each.data for name, each in rewritten.items())
+    return all(tree.read(name) == metadata.data for name, metadata in rewritten.items())
 
 
 def _differences(
     found: Mapping[str, int], sizes: Mapping[str, int], rewritten: Mapping[str, Downgraded]
 ) -> list[str]:
-    wanted = {**sizes, **{name: len(each.data) for name, each in rewritten.items()}}
+    wanted = {**sizes, **{name: len(metadata.data) for name, metadata in rewritten.items()}}
     return [name for name in sorted(wanted.keys() | found.keys()) if wanted.get(name) != found.get(name)]

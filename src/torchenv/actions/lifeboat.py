@@ -80,8 +80,8 @@ def keep(
     index = scan([there], None, lambda _: None)
     found = [one for _, _, _, one in index]
     if not found:
-        hint = "name the directory or the file of one; `torchenv checkpoints scan` lists them"
-        raise InputError(f"{address} holds no checkpoint", hint=hint)
+        hint = "name its directory or file; `torchenv checkpoints scan` lists them"
+        raise InputError(f"`{address}` holds no checkpoint", hint=hint)
     _refuse_run(address, index)
     wrong = [(code, said) for one in found if one.state != "complete" for code, said in one.problems]
     if wrong:
@@ -137,7 +137,7 @@ def _refuse_run(address: str, index: ScanIndex) -> None:
         shown = ", ".join(map(make_printable, saves[-_NAMED:]))
         hint = f"keep those that you may need, each by its path: {shown}"
         raise InputError(
-            f"{make_printable(address)} is no checkpoint but holds {len(saves)} saves", hint=hint
+            f"{make_printable(address)} is not a checkpoint but holds {len(saves)} saves", hint=hint
         )
 
 
@@ -157,7 +157,9 @@ def release(address: str, store: Store) -> Kept:
         manifest = store.read()
         found = next((kept for kept in manifest.kept if kept.path == shown), None)
         if found is None:
-            raise InputError(f"{shown} is not kept", hint="`torchenv checkpoints verify` names what is")
+            raise InputError(
+                f"`{shown}` is not kept", hint="run `torchenv checkpoints verify` to list what is"
+            )
         store.write(replace(manifest, kept=tuple(kept for kept in manifest.kept if kept != found)))
     return found
 
@@ -176,7 +178,7 @@ def verify(
         known = {one.path: one for one in kept}
         for path in wanted:
             if path not in known:
-                raise InputError(f"{path} is not kept", hint=f"`torchenv checkpoints keep {path}` keeps it")
+                raise InputError(f"`{path}` is not kept", hint=f"run `torchenv checkpoints keep {path}`")
         kept = tuple(known[path] for path in wanted)
     changes: list[KeptChange] = []
     for one in kept:
@@ -265,19 +267,21 @@ def _listing(shown: str, hashes: Mapping[str, Hashed]) -> str:
 
 def _read_hashes(kept: Kept, store: Store) -> dict[str, Hashed]:
     """Read the list of the files of a lifeboat; the manifest's digest says whether it is the right one."""
-    hint = f"`torchenv checkpoints keep {kept.path}` records it anew"
+    hint = f"run `torchenv checkpoints keep {kept.path}` to record it again"
     path = store.lifeboat_path(kept.digest or "")
     try:
         table = Table.from_json(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
-        raise WorkspaceError(f"{path} is missing, which lists the files of {kept.path}", hint=hint) from None
+        raise WorkspaceError(
+            f"`{path}`, which lists the files of `{kept.path}`, is missing", hint=hint
+        ) from None
     listed = table.table("files")
     hashes = {
         name: Hashed(listed.table(name).get("bytes", int), listed.table(name).get("sha256", str))
         for name in listed
     }
     if digest_of(hashes) != kept.digest:
-        raise WorkspaceError(f"{path} is not the list that was made of {kept.path}", hint=hint)
+        raise WorkspaceError(f"`{path}` is not the list that was made of `{kept.path}`", hint=hint)
     return hashes
 
 

@@ -59,7 +59,7 @@ def downgrade(data: bytes, target: str, *, portable_path: bool = False) -> Downg
     if facts.states.others:
         raise _refuse("some of its tensors have properties that no release writes")
     walked = set(map(id, facts.states.walked))
-    if any(id(each) in walked for each in facts.walked.fetched):
+    if any(id(state) in walked for state in facts.walked.fetched):
         raise _refuse("properties of its tensors are used in other places, too")
     reader = rules().reader(code for code in codes if code not in gone)
     if target not in reader.torch:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def find_newest_kept(manifest: Manifest) -> Kept | None:
-    """Return the newest kept checkpoint that the environment in use reads."""
+    """Return the newest kept checkpoint that the active environment reads."""
     read = (kept for kept in manifest.kept if manifest.current in kept.readable_by)
     return max(read, key=lambda kept: kept.saved.timestamp() if kept.saved else 0.0, default=None)
 
@@ -64,7 +64,7 @@ def describe_run(run: Run, environment: Environment, *, advice: bool = True) -> 
 
 def describe_unjudged(environment: Environment) -> str:
     """Describe that no scan has seen what an environment reads."""
-    return f"not scanned since environment {environment.number} was made: `torchenv checkpoints scan`"
+    return f"not scanned since environment {environment.number} was made; run `torchenv checkpoints scan`"
 
 
 def make_printable(name: str) -> str:

@@ -35,8 +35,8 @@ def run(arguments: Namespace, context: Context) -> int:
     if arguments.ask:
         manifest = context.store.read()
         target, said = way_back(manifest, named, context.store)
-        for each in said:
-            context.say(each)
+        for line in said:
+            context.say(line)
         for run in manifest.runs:
             for line in describe_run(run, target, advice=advice):
                 context.say(line)

@@ -15,57 +15,57 @@ if TYPE_CHECKING:
 SCHEMA = "torchenv.switch/1"
 
 
-def encode_switch(switched: Switched, left: Sequence[RunReadability] = ()) -> dict[str, Any]:
-    """Return the `torchenv.switch/1` document; `left` is what becomes of each training run."""
+def encode_switch(switched: Switched, runs: Sequence[RunReadability] = ()) -> dict[str, Any]:
+    """Return the `torchenv.switch/1` document; `runs` are those of training as the environment reads them."""
     return {
         "schema": SCHEMA,
         "from": switched.before.number if switched.before else None,
         "to": switched.now.number,
         "path": switched.now.path,
         "said": list(switched.said),
-        "running": [{"pid": each.pid, "command": each.command} for each in switched.running],
+        "running": [{"pid": process.pid, "command": process.command} for process in switched.running],
         "checkpoints": [
             {
-                "run": each.run,
-                "newest_readable": each.newest_readable,
-                "steps_behind": each.steps_behind,
-                "unreadable": list(each.unreadable),
-                "downgradable": list(each.downgradable),
+                "run": run.run,
+                "newest_readable": run.newest_readable,
+                "steps_behind": run.steps_behind,
+                "unreadable": list(run.unreadable),
+                "downgradable": list(run.downgradable),
             }
-            for each in left
+            for run in runs
         ],
     }
 
 
 def describe_switch(switched: Switched, *, program: str = "torchenv") -> str:
-    """Describe what is in use now and what that means; commands to type begin with `program`."""
+    """Describe which environment is active now and what that means; commands to type begin with `program`."""
     return "\n".join(_lines(switched, program))
 
 
 def encode_history(manifest: Manifest) -> dict[str, Any]:
     """Return the `torchenv.history/1` document."""
-    return {"schema": "torchenv.history/1", "switches": [as_json(each) for each in manifest.switches]}
+    return {"schema": "torchenv.history/1", "switches": [as_json(switch) for switch in manifest.switches]}
 
 
 def describe_history(manifest: Manifest) -> str:
     """Describe every switch, the oldest first, with what the checks said."""
-    names = {each.number: str(each) for each in manifest.environments}
+    names = {environment.number: str(environment) for environment in manifest.environments}
     return "\n".join(line for switch in manifest.switches for line in _describe_switch(switch, names))
 
 
 def _lines(switched: Switched, program: str) -> Iterator[str]:
     now, before = switched.now, switched.before
     if not switched.has_moved:
-        yield f"environment {now} is in use already"
+        yield f"environment {now} is already active"
     else:
-        yield f"environment {now} is in use" + (f", in place of {before}" if before else "")
+        yield f"environment {now} is now active" + (f" (before: {before})" if before else "")
     yield f"  {now.path}"
-    yield from (f"  {each}" for each in switched.said)
-    yield from (f"  {each} still runs from {before}, undisturbed" for each in switched.running)
+    yield from (f"  {line}" for line in switched.said)
+    yield from (f"  {process} still runs from {before}" for process in switched.running)
     yield f'next: eval "$({program} activate)", or {program} run -- COMMAND'
 
 
 def _describe_switch(switch: Switch, names: dict[int, str]) -> Iterator[str]:
     came = f"{names.get(switch.from_, str(switch.from_))} -> " if switch.from_ is not None else ""
     yield f"{switch.at:%Y-%m-%d %H:%M:%S}  {switch.why}: {came}{names.get(switch.to, str(switch.to))}"
-    yield from (f"    {each}" for each in switch.said)
+    yield from (f"    {line}" for line in switch.said)
