@@ -39,7 +39,8 @@ def test_eight_processes_that_create_use_and_roll_back_at_once_leave_every_envir
         manifest = torchenv.sound()
         assert {code for _, code in codes} == {0}
         assert manifest.list_unfinished() == ()
-        assert codes["create", 0] == len(manifest.environments) - 2
+        # Of several that would build the same at once, one does.
+        assert 0 < len(manifest.environments) - 2 <= codes["create", 0]
         # Each switch begins where the one before it ended: none was lost, and none was made up.
         ends = [switch.to for switch in manifest.switches]
         assert [switch.from_ for switch in manifest.switches] == [None, *ends[:-1]]

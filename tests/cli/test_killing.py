@@ -106,9 +106,9 @@ def test_what_a_killed_create_left_running_is_ended_before_its_directory_is_clea
 
 
 def still_holding(root: Path) -> list[str]:
-    """Return the programs that hold the workspace's lock."""
+    """Return the programs that hold the number of an environment that is built."""
     found = []
-    for pid, _ in holders(root / "lock"):
+    for pid in [pid for lock in (root / "building").glob("*.lock") for pid, _ in holders(lock)]:
         # It may end under the eye.
         with suppress(OSError):
             found.append(Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " "))

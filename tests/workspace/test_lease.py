@@ -140,9 +140,7 @@ def test_a_run_that_was_given_up_writes_nothing_more(tmp_path: Path) -> None:
         assert other.try_take(alone=True)
         with pytest.raises(WorkspaceError) as caught:
             store.write(store.read())
-    assert str(caught.value).startswith(
-        "this run gave no sign of life for 60 s, and torchenv create on node2 (process "
-    )
+    assert str(caught.value).startswith("lost the workspace to torchenv create on node2 (process ")
     # What it leaves is the other's.
     assert other.is_held
 

@@ -282,7 +282,7 @@ def test_many_writers_at_once_end_with_a_sound_manifest_and_every_environment_re
 
 
 def test_nothing_is_written_without_holding_the_workspace(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="only the run that holds the workspace may write to it"):
+    with pytest.raises(AssertionError, match="only the run that holds the workspace"):
         Store(tmp_path).write(Manifest())
 
 

@@ -43,38 +43,64 @@ def adopt(path: Path, catalogue: Catalogue, ports: Ports) -> Environment:
         raise InputError(f"environment `{path}` has no torch", hint=hint)
     for finding in find_wrong(installation):
         ports.say(f"warning: {finding.advice}")
+    before = fingerprint(installation)
     with ports.store.hold(f"torchenv adopt {path}"):
         manifest = ports.store.clear_unfinished()
-        manifest, fallback = record_adoption(manifest, installation, catalogue, ports)
+        manifest, fallback = record_adoption(manifest, installation, catalogue, ports, before)
         ports.store.write(manifest)
         ports.store.write_fingerprint(fallback.environment.number, fallback.before.text)
         ports.store.remake_current(manifest)
         return fallback.environment
 
 
-def in_use(
-    manifest: Manifest, host: Host, catalogue: Catalogue, ports: Ports
-) -> tuple[Manifest, Fallback | None]:
-    """Find the active environment, recording it if it is not; None where none holds a torch.
+@dataclass(frozen=True, slots=True)
+class Active:
+    """An environment that is active, as a record or by the host's word, and how every file of it is."""
 
-    What was switched to through torchenv is active; before any switch it is the shell's environment, else the
-    project's own.
+    installation: Installation
+    files: Fingerprint
+
+
+def look_at_active(manifest: Manifest, host: Host) -> Active | None:
+    """Look at the active environment; None where none holds a torch.
+
+    What was switched to through torchenv is active; before any switch it is the shell's, else the project's.
     """
     recorded = manifest.active
     if recorded is not None and recorded.on_disk and Path(recorded.path).is_dir():
-        installation = describe(Path(recorded.path))
-        return manifest, Fallback(recorded, installation, fingerprint(installation))
-    for seen in sorted(host.environments, key=lambda environment: not environment.active):
+        return _look_at(Path(recorded.path))
+    for seen in sorted(host.environments, key=lambda seen: not seen.active):
         if seen.torch is not None and Path(seen.path).is_dir():
-            return record_adoption(manifest, describe(Path(seen.path)), catalogue, ports)
-    return manifest, None
+            return _look_at(Path(seen.path))
+    return None
+
+
+def _look_at(path: Path) -> Active:
+    installation = describe(path)
+    return Active(installation, fingerprint(installation))
+
+
+def in_use(
+    manifest: Manifest, host: Host, catalogue: Catalogue, ports: Ports, seen: Active | None
+) -> tuple[Manifest, Fallback | None]:
+    """Return the active environment as the fallback, recording it if it is not; None where there is none.
+
+    `seen` is what `look_at_active` found before the workspace was held; another switch may have come since.
+    """
+    recorded = manifest.active
+    if recorded is not None and (seen is None or str(seen.installation.path) != recorded.path):
+        seen = look_at_active(manifest, host)
+    if seen is None:
+        return manifest, None
+    if recorded is not None and str(seen.installation.path) == recorded.path:
+        return manifest, Fallback(recorded, seen.installation, seen.files)
+    return record_adoption(manifest, seen.installation, catalogue, ports, seen.files)
 
 
 def record_adoption(
-    manifest: Manifest, installation: Installation, catalogue: Catalogue, ports: Ports
+    manifest: Manifest, installation: Installation, catalogue: Catalogue, ports: Ports, before: Fingerprint
 ) -> tuple[Manifest, Fallback]:
     """Put an environment into the record, with how every file of it is."""
-    before = fingerprint(installation)
     torch = installation.torch
     backend = (installation.backend or "cpu") if torch else None
     python = installation.python or "unknown"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.version import Version
@@ -11,7 +12,7 @@ from packaging.version import Version
 from torchenv.actions.checkpoints import judge_for
 from torchenv.actions.inside import InsideReport
 from torchenv.actions.ports import Ports
-from torchenv.environment.fingerprint import fingerprint
+from torchenv.environment.fingerprint import Fingerprint, fingerprint
 from torchenv.environment.inspect import describe
 from torchenv.environment.unshare import isolate
 from torchenv.errors import TorchenvError
@@ -21,13 +22,13 @@ from torchenv.workspace.records import Environment, Proof
 
 
 @contextmanager
-def clear_on_failure(ports: Ports) -> Iterator[None]:
+def clear_on_failure(ports: Ports, purpose: str) -> Iterator[None]:
     """Clear what a failed run has begun, by the same path that clears what a killed one left."""
     try:
         yield
     except BaseException:
         # What stopped the run is what people must read; what the disk refuses now is left to the next run.
-        with suppress(TorchenvError):
+        with suppress(TorchenvError), ports.store.hold(purpose):
             ports.store.clear_unfinished()
         raise
 
@@ -61,12 +62,28 @@ def find_lock_differences(lock: Lock, found: Mapping[str, str]) -> Iterator[str]
             yield f"{name} is {found.get(name, 'missing')}, and the lock holds {version}"
 
 
-def commit_environment(
-    manifest: Manifest, new: Environment, lock: Lock, report: InsideReport, ports: Ports, *, what: str
-) -> tuple[Manifest, Environment]:
-    """Record an environment as finished, with how every file of it is and where it has computed."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Built:
+    """What was built: from which lock, what the check inside said, and how every file of it is."""
+
+    lock: Lock
+    report: InsideReport
+    files: Fingerprint
+
+
+def record_files(new: Environment, ports: Ports) -> Fingerprint:
+    """Write down how every file of a new environment is."""
     after = fingerprint(describe(Path(new.path)))
     ports.store.write_fingerprint(new.number, after.text)
-    proof = Proof(at=ports.now(), passed=True, what=what, devices=report.devices)
-    manifest, ready = manifest.commit(new, lock=lock.digest, fingerprint=after.digest, proof=proof)
+    return after
+
+
+def commit_environment(
+    manifest: Manifest, new: Environment, ports: Ports, *, what: str, built: Built
+) -> tuple[Manifest, Environment]:
+    """Record an environment as finished, with how every file of it is and where it has computed."""
+    proof = Proof(at=ports.now(), passed=True, what=what, devices=built.report.devices)
+    manifest, ready = manifest.commit(
+        new, lock=built.lock.digest, fingerprint=built.files.digest, proof=proof
+    )
     return judge_for(ready, manifest, ports.store, system=ports.system, say=ports.say), ready

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import ExitStack
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from packaging.version import Version
 
-from torchenv.actions.adopt import Fallback, in_use
-from torchenv.actions.building import build, clear_on_failure, commit_environment, find_lock_differences
+from torchenv.actions.adopt import Fallback, in_use, look_at_active
+from torchenv.actions.building import (
+    Built,
+    build,
+    clear_on_failure,
+    commit_environment,
+    find_lock_differences,
+    record_files,
+)
 from torchenv.actions.built import find_built
 from torchenv.actions.carry import lock_with
 from torchenv.actions.fetchable import expiring
@@ -64,6 +73,24 @@ class CreateOrder:
         return (*self.local, *self.carried.local)
 
     @property
+    def purpose(self) -> str:
+        """What others are told that they wait for."""
+        return f"torchenv create {self.plan.requested}"
+
+    @property
+    def key(self) -> str:
+        """What two orders of the same environment share: the decision, the packages, and the lock."""
+        plan = json.dumps(self.plan.to_document(), sort_keys=True, default=str)
+        parts = (
+            plan,
+            repr(self.carried),
+            repr(self.local),
+            repr(self.profile.packages),
+            self.lock.digest if self.lock else "",
+        )
+        return sha256("\n".join(parts).encode(errors="surrogateescape")).hexdigest()
+
+    @property
     def build(self) -> Build:
         """The decision, which a plan that is to be built has."""
         assert self.plan.build is not None
@@ -83,48 +110,71 @@ class CreateOutcome:
 def create(order: CreateOrder, ports: Ports) -> CreateOutcome:
     """Lock, build, prove and record, in this order; until the last step nobody sees the environment.
 
-    A run that is stopped at any moment leaves what was in use in use, and the next run clears what it left.
-    Raises `ToolFailed` where a tool fails or the environment is not as planned, `WorkspaceError` where the
-    disk refuses.
+    The workspace is held only while its manifest is read and replaced: a build keeps nobody waiting but a run
+    that would build the same. A run that is stopped at any moment leaves what was in use in use, and the next
+    run clears what it left. Raises `ToolFailed` where a tool fails or the environment is not as planned,
+    `WorkspaceError` where the disk refuses.
     """
-    store, say, wanted = ports.store, ports.say, order.build
-    with store.hold(f"torchenv create {order.plan.requested}"), clear_on_failure(ports):
-        manifest = store.clear_unfinished()
-        if order.lock and (there := find_built({order.lock.digest}, manifest, store)):
-            # Another run built it while this one waited.
-            return CreateOutcome(environment=there, new=False)
-        manifest, fallback = in_use(manifest, order.host, order.catalogue, ports)
-        _say_what_is_left_alone(order.host, fallback, ports)
+    store, purpose = ports.store, order.purpose
+    python = _interpreter(order.build, ports)
+    # Every file of it is read, which takes seconds: not while others wait.
+    seen = look_at_active(store.read(), order.host)
+    while True:
+        with ExitStack() as own:
+            with store.hold(purpose):
+                manifest = store.clear_unfinished()
+                if order.lock and (there := find_built({order.lock.digest}, manifest, store)):
+                    # Another run built it while this one waited.
+                    return CreateOutcome(environment=there, new=False)
+                other = store.find_build(manifest, order.key)
+                if other is None:
+                    manifest, fallback = in_use(manifest, order.host, order.catalogue, ports, seen)
+                    manifest, new = _begin(manifest, order, python, ports)
+                    own.enter_context(store.build(new.number, order.key, purpose))
+                    own.enter_context(clear_on_failure(ports, purpose))
+                    _record_fallback(manifest, fallback, ports)
+            if other is None:
+                return _build_and_commit(new, fallback, order, python, ports)
+        store.wait_for_build(other)
+        made = next((one for one in store.read().environments if one.number == other and one.live), None)
+        if made is not None:
+            return CreateOutcome(environment=made, new=False)
 
-        python = _interpreter(wanted, ports)
-        lock = order.lock or _make_lock(order, python, ports)
-        if fallback is not None and _holds(fallback.installation, lock, order):
-            _record_fallback(manifest, fallback, ports)
-            return CreateOutcome(environment=fallback.environment, new=False, fallback=fallback)
-        _check_room(order, lock, ports)
 
-        manifest, new = _begin(manifest, order, python, ports)
-        for warning in _stands_on_conda(order.host, python):
-            say(f"note: {warning}")
+def _build_and_commit(
+    new: Environment, fallback: Fallback | None, order: CreateOrder, python: Path, ports: Ports
+) -> CreateOutcome:
+    """Fill the environment that was begun, prove it, and record it at once."""
+    store, say = ports.store, ports.say
+    _say_what_is_left_alone(order.host, fallback, ports)
+    lock = order.lock or _make_lock(order, python, ports)
+    if fallback is not None and _holds(fallback.installation, lock, order):
+        with store.hold(order.purpose):
+            store.clear_unfinished()
+        return CreateOutcome(environment=fallback.environment, new=False, fallback=fallback)
+    _check_room(order, lock, ports)
+    for warning in _stands_on_conda(order.host, python):
+        say(f"note: {warning}")
+    document = json.dumps(order.plan.to_document(), indent=2, ensure_ascii=False)
+    store.write_plan(new.number, f"{document}\n")
+    directory = build(new, lock, python, ports)
+    if order.folders:
+        say(f"installing {', '.join(folder.name for folder in order.folders)} from the project")
+        install_local(ports.run, directory, order.folders, package_index=order.package_index)
+
+    say("checking that torch imports and computes")
+    report = _proven(order, directory, lock, ports)
+    changed = fallback.find_changes() if fallback else ()
+    if fallback and not changed:
+        say(f"{fallback.environment.path} unchanged ({fallback.before.count} files checked)")
+
+    after = record_files(new, ports)
+    built = Built(lock=lock, report=report, files=after)
+    with store.hold(order.purpose):
+        manifest, ready = commit_environment(store.read(), new, ports, what="create", built=built)
         store.write(manifest)
-        store.write_plan(
-            new.number, json.dumps(order.plan.to_document(), indent=2, ensure_ascii=False) + "\n"
-        )
-        directory = build(new, lock, python, ports)
-
-        if order.folders:
-            say(f"installing {', '.join(folder.name for folder in order.folders)} from the project")
-            install_local(ports.run, directory, order.folders, package_index=order.package_index)
-
-        say("proving it from inside")
-        report = _proven(order, directory, lock, ports)
-        changed = fallback.find_changes() if fallback else ()
-        if fallback and not changed:
-            say(f"{fallback.environment.path} is as it was, file by file")
-
-        manifest, ready = commit_environment(manifest, new, lock, report, ports, what="create")
-        _record_fallback(manifest, fallback, ports)
-        return CreateOutcome(environment=ready, new=True, fallback=fallback, changed_by_others=changed)
+        store.remake_current(manifest)
+    return CreateOutcome(environment=ready, new=True, fallback=fallback, changed_by_others=changed)
 
 
 def _say_what_is_left_alone(host: Host, fallback: Fallback | None, ports: Ports) -> None:

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack
 from pathlib import Path
 
-from torchenv.actions.building import build, clear_on_failure, commit_environment, find_lock_differences
+from torchenv.actions.building import (
+    Built,
+    build,
+    clear_on_failure,
+    commit_environment,
+    find_lock_differences,
+    record_files,
+)
 from torchenv.actions.fetchable import fetchable
 from torchenv.actions.inside import look
 from torchenv.actions.ports import Ports
@@ -26,15 +34,17 @@ def restore(named: str, ports: Ports, head: Fetch | None) -> Environment:
     `head` finds out, where the build fails, which file is no longer there; None asks no network.
     Raises `InputError` for one that is still there, `ToolFailed` naming each file that is lost.
     """
-    store = ports.store
-    with store.hold(f"torchenv restore {named}"), clear_on_failure(ports):
-        manifest = store.clear_unfinished()
-        before = manifest.find(named, removed=True)
-        lock = _read_lock(before, ports)
-        python = _interpreter(before, ports)
-
-        manifest, new = _begin(manifest, before, python, ports)
-        store.write(manifest)
+    store, purpose = ports.store, f"torchenv restore {named}"
+    with ExitStack() as own:
+        with store.hold(purpose):
+            manifest = store.clear_unfinished()
+            before = manifest.find(named, removed=True)
+            lock = _read_lock(before, ports)
+            manifest, new = _begin(manifest, before, _interpreter(before), ports)
+            own.enter_context(store.build(new.number, lock.digest, purpose))
+            own.enter_context(clear_on_failure(ports, purpose))
+            store.write(manifest)
+        python = _fetch(before, new, ports)
         if store.plan_path(before.number).is_file():
             store.write_plan(new.number, store.plan_path(before.number).read_text(encoding="utf-8"))
         try:
@@ -42,18 +52,25 @@ def restore(named: str, ports: Ports, head: Fetch | None) -> Environment:
         except ToolFailed as error:
             raise _explain_failure(error, before, lock, head) from None
 
-        ports.say("proving it from inside")
+        ports.say("checking that torch imports and computes")
         report = look(ports.run, directory, around=new.activation)
         wrong = tuple(find_lock_differences(lock, report.data["packages"]))
         if wrong or "torch_error" in report.data:
             said = "; ".join(wrong) or f"torch does not import: {report.data['torch_error']}"
             raise ToolFailed(f"what was built is not environment {before}: {said}")
-        manifest, ready = commit_environment(manifest, new, lock, report, ports, what="restore")
-        manifest = manifest.rebuilt(before.number, ready.number)
-        if manifest.current == before.number:
-            manifest = manifest.use(ready.number, why="restore", at=ports.now())
-        store.write(manifest)
-        store.remake_current(manifest)
+        after = record_files(new, ports)
+        with store.hold(purpose):
+            # Fetched, it lies elsewhere than it was begun with.
+            base = BasePython(new.python.version, str(python), digest_of_base(python))
+            built = Built(lock=lock, report=report, files=after)
+            manifest = store.read().record_base(new.number, base)
+            begun = manifest.number(new.number)
+            manifest, ready = commit_environment(manifest, begun, ports, what="restore", built=built)
+            manifest = manifest.rebuilt(before.number, ready.number)
+            if manifest.current == before.number:
+                manifest = manifest.use(ready.number, why="restore", at=ports.now())
+            store.write(manifest)
+            store.remake_current(manifest)
         return ready
 
 
@@ -69,8 +86,13 @@ def _read_lock(before: Environment, ports: Ports) -> Lock:
         raise WorkspaceError(f"{path} is gone: environment {before} cannot be built again") from None
 
 
-def _interpreter(before: Environment, ports: Ports) -> Path:
-    path = Path(before.python.path)
+def _interpreter(before: Environment) -> Path:
+    """Return the interpreter that it stood on, whether or not that is still there."""
+    return Path(before.python.path)
+
+
+def _fetch(before: Environment, new: Environment, ports: Ports) -> Path:
+    path = Path(new.python.path)
     if path.is_file():
         return path
     # 2.15.0-cu132-py3.14t

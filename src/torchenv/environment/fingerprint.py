@@ -47,6 +47,11 @@ class Fingerprint:
         """The digest of the whole, `sha256:…`."""
         return f"sha256:{sha256(self.text.encode('utf-8', 'surrogateescape')).hexdigest()}"
 
+    @property
+    def count(self) -> int:
+        """How many files it covers."""
+        return len(self.entries)
+
     @classmethod
     def parse(cls, text: str) -> Fingerprint:
         """Read back what `text` gave."""

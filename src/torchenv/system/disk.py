@@ -116,10 +116,10 @@ class Disk:
                 return ()
             raise
 
-    def open_to_lock(self, path: Path) -> int:
-        """Open a file that is locked by its handle, making it where it is not there."""
+    def open_to_lock(self, path: Path, *, make: bool = True) -> int:
+        """Open a file that is locked by its handle; with `make` it is made where it is not there."""
         with explain_refusals(path), self._open_within(path.parent) as folder:
-            flags = os.O_RDWR | os.O_CREAT | _NO_LINK
+            flags = os.O_RDWR | _NO_LINK | (os.O_CREAT if make else 0)
             handle = os.open(_name(path, folder), flags, 0o666, dir_fd=folder)
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:

@@ -53,6 +53,24 @@ class Lease:
         """
         return self._make() or (self._clear_stale(alone=alone) and self._make())
 
+    def is_gone(self, *, alone: bool) -> bool:
+        """Return whether no run holds it any more, by one look; `alone` as for `try_take`.
+
+        On another machine a holder counts as gone when its last sign of life is older than `silence`, by the
+        clock of the storage that both see.
+        """
+        found = _fields(self._path)
+        if found is None or (alone and found[1] in {self._node, ""}):
+            return True
+        probe = self._path.with_name(f"{self._path.name}.{self._token}")
+        try:
+            probe.touch()
+            return probe.stat().st_mtime - self._path.stat().st_mtime >= self._silence
+        except OSError:
+            return False
+        finally:
+            probe.unlink(missing_ok=True)
+
     @property
     def holder(self) -> str:
         """Who holds it, for people."""
@@ -86,8 +104,8 @@ class Lease:
         """Raise `WorkspaceError` where another run has taken over."""
         if not self.is_held:
             raise WorkspaceError(
-                f"this run gave no sign of life for {self._silence:g} s, and {self.holder} took over",
-                hint="nothing more was changed: run it again",
+                f"lost the workspace to {self.holder} (no heartbeat for {self._silence:g} s)",
+                hint="run it again; nothing more was changed",
             )
 
     def _make(self) -> bool:
@@ -119,7 +137,12 @@ class Lease:
         if text != self._seen[0]:
             self._seen = (text, self._clock())
         silent = self._clock() - self._seen[1] >= self._silence
-        if not silent and not (alone and found[1] == self._node):
+        # A file without a word was made by a run that ended before it could write.
+        if (
+            not silent
+            and not (alone and found[1] in {self._node, ""})
+            and not _is_of_earlier_boot(self._path, found)
+        ):
             return False
         self._clear(found[0])
         return True
@@ -137,6 +160,19 @@ class Lease:
                 self._path.unlink(missing_ok=True)
         finally:
             mark.unlink(missing_ok=True)
+
+
+def _is_of_earlier_boot(path: Path, found: tuple[str, str, str, str]) -> bool:
+    """Return whether it was last written by this machine before it was started again."""
+    if not found[2].endswith(f" on {node_name()})"):
+        return False
+    try:
+        stat = Path("/proc/stat").read_text(encoding="ascii", errors="replace")
+        # btime 1764547200
+        started = next(int(line.split()[1]) for line in stat.splitlines() if line.startswith("btime "))
+        return path.stat().st_mtime < started
+    except (OSError, StopIteration, ValueError, IndexError):
+        return False
 
 
 def _fields(path: Path) -> tuple[str, str, str, str] | None:

@@ -22,11 +22,16 @@ from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, EnvironmentKind
 
 # What a workspace holds, of which a stopped first run leaves a part, and what is left in any directory.
-_OF_A_WORKSPACE = frozenset({"current", "envs", "fingerprints", "lease", "lock", "locks", "plans", "trash"})
+_OF_A_WORKSPACE = frozenset(
+    {"building", "current", "envs", "fingerprints", "lease", "lock", "locks", "plans", "trash"}
+)
 _OF_NOBODY = frozenset({".DS_Store", ".gitignore"})
 
 # The ending of what says of a discarded directory that torchenv put it there.
 _MARK = ".mark"
+
+# Seconds that a run waits for another that holds the workspace.
+PATIENCE = 60.0
 
 Say = Callable[[str], None]
 
@@ -69,7 +74,14 @@ class Store:
     Raises `WorkspaceError` where the disk refuses or is not as the manifest says.
     """
 
-    def __init__(self, root: Path, *, say: Say = lambda _: None, disk: Disk | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        say: Say = lambda _: None,
+        disk: Disk | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.root = root
         self.environments = root / "envs"
         self.current = root / "current"
@@ -80,7 +92,9 @@ class Store:
         self._say = say
         self._disk = disk or Disk()
         self._disk.fence = root
+        self._clock = clock
         self._lease: Lease | None = None
+        self._build: tuple[int, Lease] | None = None
 
     # Reading.
 
@@ -195,9 +209,10 @@ class Store:
 
     @contextmanager
     def hold(self, purpose: str) -> Iterator[None]:
-        """Hold the workspace against other writers; waits for the one that holds it, and says for what.
+        """Hold the workspace against other writers, while the manifest is read and replaced.
 
-        `purpose` is what others are told that they wait for, such as `torchenv create 2.15`.
+        Waits for the one that holds it, and says for what; `purpose` is what others are told that they wait
+        for, such as `torchenv create 2.15`. Raises `WorkspaceError` after a minute.
         """
         assert self._lease is None
         self._refuse_what_is_no_workspace()
@@ -221,6 +236,73 @@ class Store:
         finally:
             os.close(handle)
 
+    @contextmanager
+    def build(self, number: int, key: str, purpose: str) -> Iterator[None]:
+        """Hold the number of an environment while it is built, so that nobody takes it for left unfinished.
+
+        The workspace itself stays free for others. `key` is what the same build is known by.
+        """
+        assert self._build is None
+        path = self._build_path(number)
+        self._disk.make_directory(path.parent)
+        handle = self._disk.open_to_lock(path)
+        lease = Lease(path.with_suffix(".lease"), purpose, node=self._disk.node())
+        try:
+            self._wait_for(handle, lease)
+            os.ftruncate(handle, 0)
+            os.write(handle, f"{key}\n{purpose} (process {os.getpid()} on {node_name()})\n".encode())
+            try:
+                with lease.keep_alive(), children_hold(handle):
+                    self._build = (number, lease)
+                    yield
+            finally:
+                self._build = None
+                self._disk.delete(path)
+                unlock(handle)
+        finally:
+            os.close(handle)
+
+    def find_build(self, manifest: Manifest, key: str) -> int | None:
+        """Return the number of an environment that another run is building by the same key."""
+        for environment in manifest.list_unfinished():
+            told = self._read_builder(environment.number)
+            if told is not None and told[0] == key:
+                return environment.number
+        return None
+
+    def wait_for_build(self, number: int) -> None:
+        """Wait until the run that builds an environment has ended, and say for what."""
+        if (told := self._read_builder(number)) is not None:
+            self._say(f"waiting for {told[1]}, which builds the same environment")
+        while self._read_builder(number) is not None:
+            time.sleep(0.2)
+
+    def _read_builder(self, number: int) -> tuple[str, str] | None:
+        """Return the key and the run that builds an environment; None where none does any more."""
+        path = self._build_path(number)
+        if self._build is not None and self._build[0] == number:
+            return "", "this run"
+        try:
+            handle = self._disk.open_to_lock(path, make=False)
+        except WorkspaceError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+        try:
+            end_orphans(path.resolve())
+            locked = self._disk.try_to_lock(handle)
+            lease = Lease(path.with_suffix(".lease"), "", node=self._disk.node())
+            if locked is not False and lease.is_gone(alone=locked is True):
+                return None
+            key, _, told = os.pread(handle, 4000, 0).decode(errors="replace").partition("\n")
+            return key, told.strip() or lease.holder
+        finally:
+            # What was locked only to look is free again.
+            os.close(handle)
+
+    def _build_path(self, number: int) -> Path:
+        return self.root / "building" / f"{number}.lock"
+
     def _refuse_what_is_no_workspace(self) -> None:
         # It may hold a `trash` or a `lock` of its own, which would be emptied and overwritten.
         if self.manifest_path.exists() or self.last_good_path.exists() or not self.root.is_dir():
@@ -237,6 +319,7 @@ class Store:
 
     def _wait_for(self, handle: int, lease: Lease) -> None:
         locked: bool | None = False
+        until = self._clock() + PATIENCE
         for turn in count():
             with explain_refusals(self._lock_file):
                 locked = locked or self._disk.try_to_lock(handle)
@@ -247,6 +330,11 @@ class Store:
                 self._say(f"waiting for {self._holder(handle, lease)}, which is changing {self.root}")
             if turn % 10 == 0:
                 end_orphans(self._lock_file.resolve())
+            if self._clock() > until:
+                raise WorkspaceError(
+                    f"`{self.root}` has been held for {PATIENCE:g} s by {self._holder(handle, lease)}",
+                    hint="end that process, or wait for it, then run this again",
+                )
             time.sleep(0.1)
 
     def _holder(self, handle: int, lease: Lease) -> str:
@@ -255,6 +343,7 @@ class Store:
 
     def write(self, manifest: Manifest) -> None:
         """Put this manifest in the place of the other at once, then a copy beside it."""
+        assert self._lease is not None, "only the run that holds the workspace may replace its manifest"
         text = replace(manifest, root=str(self.root)).to_toml()
         self._refuse_what_is_no_text(text)
         self._put(self.manifest_path, text)
@@ -332,7 +421,12 @@ class Store:
 
     def clear(self, manifest: Manifest) -> Manifest:
         """Clear what the manifest says was begun and never finished, and give it without that."""
-        unfinished = manifest.list_unfinished()
+        unfinished = tuple(
+            environment
+            for environment in manifest.list_unfinished()
+            # What another run is building now is not left; what this run gives up is.
+            if self._is_own(environment.number) or self._read_builder(environment.number) is None
+        )
         for environment in unfinished:
             self._say(f"clearing environment {environment}, which was left unfinished")
             try:
@@ -344,6 +438,9 @@ class Store:
             manifest = manifest.drop_unfinished(environment.number)
             for kept in (self.lock_path, self.plan_path, self.fingerprint_path):
                 self._disk.delete(kept(environment.number))
+            if not self._is_own(environment.number):
+                self._disk.delete(self._build_path(environment.number).with_suffix(".lease"))
+                self._disk.delete(self._build_path(environment.number))
         if unfinished:
             self.write(manifest)
         self.empty_trash()
@@ -411,9 +508,13 @@ class Store:
             # The manifest says what is in use. This is for editors and people.
             self._say(f"`current` could not be remade: {error}")
 
+    def _is_own(self, number: int) -> bool:
+        return self._build is not None and self._build[0] == number
+
     def _put(self, path: Path, text: str) -> None:
-        assert self._lease is not None, "only the run that holds the workspace may write to it"
-        self._lease.refuse_lost()
+        lease = self._lease or (self._build[1] if self._build else None)
+        assert lease is not None, "only the run that holds the workspace may write to it"
+        lease.refuse_lost()
         beside = path.with_name(f"{path.name}.new")
         try:
             self._disk.write(beside, text)
