@@ -25,7 +25,16 @@ from torchenv.workspace.lease import Lease
 from torchenv.workspace.store import Store
 
 
-class SlowInstaller(QuickInstaller):
+class Installer(QuickInstaller):
+    """Makes environments that can be switched to: they have a Python."""
+
+    def create(self, environment: Path, python: Path) -> None:
+        super().create(environment, python)
+        (environment / "bin").mkdir()
+        (environment / "bin" / "python").symlink_to(sys.executable)
+
+
+class SlowInstaller(Installer):
     """Begins to install, tells so, and goes on when it is let."""
 
     def __init__(self) -> None:
@@ -42,8 +51,8 @@ class SlowInstaller(QuickInstaller):
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
     environment = tmp_path / ".venv"
-    QuickInstaller().create(environment, Path(sys.executable))
-    QuickInstaller().install(environment, environment)
+    Installer().create(environment, Path(sys.executable))
+    Installer().install(environment, environment)
     (version,) = environment.rglob("version.py")
     version.write_text("__version__ = '2.14.1+cpu'\n", "utf-8")
     return environment
@@ -79,7 +88,7 @@ def beside(root: Path, old: Path, installer: SlowInstaller) -> tuple[threading.T
 
 def test_use_and_rollback_go_on_at_once_while_an_environment_is_built(tmp_path: Path, old: Path) -> None:
     root = tmp_path / "w"
-    first = made(root, old, QuickInstaller()).environment
+    first = made(root, old, Installer()).environment
     outside = Outside(running=lambda _: (), now=lambda: NOW)
     use(str(first.number), Store(root), outside)
     (version,) = Path(first.path).rglob("version.py")
@@ -160,7 +169,7 @@ def test_the_second_builds_where_the_first_one_fails(tmp_path: Path, old: Path) 
     assert failing.begun.wait(60)
     second: list[CreateOutcome] = []
     other = threading.Thread(
-        target=lambda: second.append(made(root, old, QuickInstaller(), lambda _: waiting.set()))
+        target=lambda: second.append(made(root, old, Installer(), lambda _: waiting.set()))
     )
     other.start()
     assert waiting.wait(60)
