@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -12,7 +11,8 @@ from typing import Any
 
 from packaging.version import Version
 
-from torchenv.actions.causes import explain_import_failure
+from torchenv.actions.causes.devices import find_label_lies
+from torchenv.actions.causes.imports import explain_import_failure
 from torchenv.actions.commands import command_in, could_not_start, failure, transcript
 from torchenv.actions.expected import Expected, read_expected_devices
 from torchenv.actions.ports import Ports
@@ -193,19 +193,7 @@ def _unlike(environment: Environment, torch: Mapping[str, Any]) -> Iterator[str]
     found = str(torch["version"])
     if environment.torch is not None and not _same(environment.torch, found):
         yield f"torch says that it is {found}, and {environment.torch} was recorded"
-    label = Version(found).local or ""
-    compiled = torch.get("compiled_cuda") or torch.get("cuda")
-    # cu132 is CUDA 13.2
-    if match := re.fullmatch(r"cu(\d+)(\d)", label):
-        named = f"{match[1]}.{match[2]}"
-        if compiled != named:
-            yield f"its label {label} means CUDA {named}, and it was compiled for {_for(torch, compiled)}"
-    elif label == "cpu" and compiled:
-        yield f"its label is cpu, and it was compiled for CUDA {compiled}"
-    elif label.startswith("rocm") and not torch.get("hip"):
-        yield f"its label is {label}, and it was not compiled for ROCm"
-    if compiled and torch.get("cuda") and compiled != torch["cuda"]:
-        yield f"torch.version says CUDA {torch['cuda']}, and it was compiled for CUDA {compiled}"
+    yield from find_label_lies(torch)
 
 
 def _same(recorded: str, found: str) -> bool:
@@ -213,10 +201,6 @@ def _same(recorded: str, found: str) -> bool:
     if "+" in recorded and "+" in found:
         return recorded == found
     return Version(recorded).public == Version(found).public
-
-
-def _for(torch: Mapping[str, Any], cuda: str | None) -> str:
-    return f"CUDA {cuda}" if cuda else "ROCm" if torch.get("hip") else "no CUDA"
 
 
 def _on_devices(expected: Expected, seen: SmokeOutput) -> Iterator[Step]:

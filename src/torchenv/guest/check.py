@@ -1,4 +1,4 @@
-"""Says from inside an environment what its torch is, and whether it computes.
+"""Report from inside an environment what its torch is, and whether it computes.
 
 Run as a file by that environment's own interpreter (`python -I -B check.py REQUEST`), so it uses the standard
 library and torch alone and may not import torchenv. REQUEST is JSON: {"imports": ["torchvision", ...]}.
@@ -17,6 +17,9 @@ from typing import Any
 
 def main() -> int:
     request = json.loads(sys.argv[1])
+    if not sys.flags.isolated:
+        # What lies beside this file is no part of what the user's own Python would import.
+        del sys.path[0]
     report: dict[str, Any] = {
         "python": platform.python_version(),
         "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
@@ -42,10 +45,10 @@ def list_installed() -> dict[str, str]:
     from importlib.metadata import distributions
 
     found: dict[str, str] = {}
-    for each in distributions():
-        name = each.metadata["Name"]
+    for package in distributions():
+        name = package.metadata["Name"]
         if name:
-            found[canonical(name)] = each.version
+            found[canonical(name)] = package.version
     return dict(sorted(found.items()))
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -64,6 +65,45 @@ def list_required(distribution: Distribution, extras: frozenset[str] = frozenset
         if not named or named & extras:
             found.append(requirement)
     return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnmetRequirement:
+    """What an installed package requires and lacks; `found` is the other version that is there."""
+
+    package: str
+    name: str
+    requirement: str
+    found: str | None
+
+
+def list_unmet(installed: Iterable[Distribution], python: str | None) -> tuple[UnmetRequirement, ...]:
+    """Return every declared requirement that is missing or of another version, as `uv pip check` does.
+
+    `python` is the environment's version, for markers; what an extra would add is asked of nobody.
+    """
+    packages = {canonical(package.name): package for package in installed}
+    inside = {"extra": ""}
+    if python is not None:
+        inside |= {"python_full_version": python, "python_version": ".".join(python.split(".")[:2])}
+    unmet = []
+    for package in packages.values():
+        for wanted in list_required(package):
+            if wanted.marker is not None and not wanted.marker.evaluate(inside):
+                continue
+            found = packages.get(canonical(wanted.name))
+            if found is not None and wanted.specifier.contains(found.version, prereleases=True):
+                continue
+            plain = f"{wanted.name}{wanted.specifier}"
+            unmet.append(
+                UnmetRequirement(
+                    package=f"{package.name} {package.version}",
+                    name=canonical(wanted.name),
+                    requirement=plain,
+                    found=found.version if found else None,
+                )
+            )
+    return tuple(unmet)
 
 
 def local_path(distribution: Distribution) -> tuple[str, bool] | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from torchenv.actions.causes import explain_import_failure
+from torchenv.actions.causes.imports import explain_import_failure
 from torchenv.catalogue import resources
 from torchenv.environment.inspect import Installation, Layout
 

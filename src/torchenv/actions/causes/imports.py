@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatch
 
-from packaging.version import Version
-
+from torchenv.actions.causes.packages import find_companions
 from torchenv.catalogue import Catalogue
-from torchenv.environment.inspect import Installation, canonical, distributions
+from torchenv.environment.inspect import Installation, distributions
 
 # ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory
 # ValueError: libcudnn.so.*[0-9] not found in the system path ['/home/u/env/lib/python3.12/site-packages', …
@@ -50,13 +49,5 @@ _CURAND = (
 
 
 def _find_unpaired(package: str, installation: Installation, catalogue: Catalogue) -> str | None:
-    torch = installation.torch
-    found = {canonical(each.name): each.version for each in distributions(installation)}
-    if torch is None or package not in found:
-        return None
-    public = Version(Version(torch).public)
-    release = next((each for each in catalogue.releases if each.version == public), None)
-    companion = release.companions.get(package) if release else None
-    if companion is None or Version(Version(found[package]).public) == companion.version:
-        return None
-    return f"{package} {found[package]} is beside torch {public}, whose companion is {companion.version}"
+    found = find_companions(installation, distributions(installation), catalogue)
+    return next((finding.message for name, finding in found if name == package), None)

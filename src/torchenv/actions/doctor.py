@@ -1,0 +1,161 @@
+"""Why an environment does not work, whoever made it: every finding with its cause and its cure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torchenv.actions.causes.devices import find_device_causes, find_label_lies
+from torchenv.actions.causes.machine import MachineFacts, find_machine_causes, read_machine
+from torchenv.actions.causes.packages import find_package_causes
+from torchenv.actions.causes.texts import explain_end, find_known_texts
+from torchenv.actions.inside import SCRIPT
+from torchenv.catalogue import Catalogue
+from torchenv.environment.findings import EnvironmentFinding, find_wrong
+from torchenv.environment.inspect import Installation, describe, distributions
+from torchenv.host.model import Host
+from torchenv.plan.devices import devices_of, is_integrated
+from torchenv.system.process import Command, Completed, Runner
+
+# Seconds for one import of torch and a multiplication, on a disk that nothing has warmed.
+LIMIT = 180.0
+
+# What the user's own Python would heed, though torchenv keeps it from all others that it starts.
+_HEEDED = ("PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE", "LD_LIBRARY_PATH", "LD_PRELOAD")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Diagnosis:
+    """What was found in an environment; `devices` are those on which its torch computed."""
+
+    installation: Installation
+    findings: tuple[EnvironmentFinding, ...]
+    torch: str | None = None
+    devices: tuple[str, ...] = ()
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.findings
+
+
+def diagnose(
+    path: Path,
+    host: Host,
+    catalogue: Catalogue,
+    environ: Mapping[str, str],
+    run: Runner,
+    *,
+    machine: MachineFacts | None = None,
+) -> Diagnosis:
+    """Look at an environment and around it, and import its torch in a child as the user's shell would.
+
+    Raises `InputError` where no environment is at `path`.
+    """
+    installation = describe(path)
+    installed = distributions(installation)
+    facts = machine or read_machine(installation, environ)
+    wrong = find_wrong(installation)
+    around = tuple(find_machine_causes(installation, facts, host, environ))
+    devices = tuple(find_device_causes(installation, host, catalogue, environ))
+    packages = tuple(find_package_causes(installation, installed, catalogue))
+    report: Mapping[str, Any] = {}
+    inside: tuple[EnvironmentFinding, ...] = ()
+    if installation.torch is not None and all(finding.code != "interpreter-gone" for finding in wrong):
+        completed = _import_torch(installation, environ, run)
+        report = read_report(completed)
+        inside = tuple(_of_import(installation, completed, report))
+        if not inside and not devices:
+            inside = tuple(_of_devices(installation, host, report))
+    torch = report.get("torch") or {}
+    return Diagnosis(
+        installation=installation,
+        findings=_without_repeats((*wrong, *inside, *around, *devices, *packages)),
+        torch=str(torch["version"]) if torch else installation.torch,
+        devices=tuple(_name(device) for device in report.get("devices", ()) if device["computes"]),
+    )
+
+
+def read_report(completed: Completed) -> Mapping[str, Any]:
+    """Read what the script inside wrote on its last line; nothing where it did not come that far."""
+    last = completed.out.strip().rpartition("\n")[2]
+    try:
+        report = json.loads(last)
+    except ValueError:
+        return {}
+    return report if isinstance(report, dict) else {}
+
+
+def _import_torch(installation: Installation, environ: Mapping[str, str], run: Runner) -> Completed:
+    python = str(installation.interpreter or installation.path)
+    # Not isolated as elsewhere: what leads this Python astray is what is looked for.
+    command = Command(
+        (python, "-B", str(SCRIPT), json.dumps({"imports": []})),
+        cwd=installation.path,
+        env={name: environ[name] for name in _HEEDED if name in environ},
+    )
+    return run(command, timeout=LIMIT)
+
+
+def _of_import(
+    installation: Installation, completed: Completed, report: Mapping[str, Any]
+) -> Iterator[EnvironmentFinding]:
+    path = str(installation.path)
+    error = report.get("torch_error")
+    failures = (device.get("error") for device in report.get("devices", ()))
+    printed = "\n".join(filter(None, [error, *failures, completed.err]))
+    known = tuple(find_known_texts(printed, path))
+    yield from known
+    if (ended := explain_end(completed, LIMIT, path)) is not None:
+        yield ended
+    elif error and not known:
+        yield EnvironmentFinding("import-fails", path, f"torch does not import: {error}", "torchenv verify")
+    elif not report:
+        message = f"its Python gave no answer: {completed.reason()}"
+        yield EnvironmentFinding("interpreter-fails", path, message, "torchenv create")
+    if torch := report.get("torch"):
+        yield from _of_torch(installation, torch)
+
+
+def _of_torch(installation: Installation, torch: Mapping[str, Any]) -> Iterator[EnvironmentFinding]:
+    for lie in find_label_lies(torch):
+        cure = f"torchenv create --like {installation.path}"
+        yield EnvironmentFinding("wrong-label", str(installation.path), lie, cure)
+    file = Path(str(torch["file"]))
+    if not any(file.is_relative_to(site) for site in installation.site_packages):
+        message = "torch is imported from there, outside this environment"
+        yield EnvironmentFinding("shadowed", str(file), message, "unset PYTHONPATH PYTHONHOME")
+
+
+def _of_devices(
+    installation: Installation, host: Host, report: Mapping[str, Any]
+) -> Iterator[EnvironmentFinding]:
+    path = str(installation.path)
+    for device in report.get("devices", ()):
+        if not device["computes"]:
+            why = device.get("error") or "the result differs from the CPU's"
+            message = f"{_name(device)} does not compute: {why}"
+            yield EnvironmentFinding("device-fails", path, message, "torchenv smoke")
+    torch = report.get("torch") or {}
+    vendor = "nvidia" if torch.get("cuda") else "amd" if torch.get("hip") else None
+    if vendor is None or report.get("devices"):
+        return
+    usable = (device for device in devices_of(vendor, host) if device.visible and not is_integrated(device))
+    if names := ", ".join(device.name for device in usable):
+        message = f"torch sees no device, and {names} is here"
+        yield EnvironmentFinding("device-unseen", path, message, "torchenv probe")
+
+
+def _name(device: Mapping[str, Any]) -> str:
+    return str(device.get("name") or device["device"])
+
+
+def _without_repeats(findings: Iterable[EnvironmentFinding]) -> tuple[EnvironmentFinding, ...]:
+    """Keep the first of what is told twice: a text and the facts behind it have one code."""
+    kept: dict[tuple[str, str], EnvironmentFinding] = {}
+    for finding in findings:
+        kept.setdefault((finding.code, finding.path), finding)
+    return tuple(kept.values())
