@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from torchenv.cli import COMMANDS
-from torchenv.cli.parser import Parser
+from torchenv.cli import COMMANDS, make_parser
 
 ROOT = Path(__file__).parents[1]
 
@@ -25,10 +23,8 @@ def shown(program: str) -> list[str]:
 @pytest.mark.parametrize("line", shown("torchenv "))
 def test_a_command_of_the_readme_is_one_that_torchenv_takes(line: str) -> None:
     _, name, *words = shlex.split(line, comments=True)
-    parser = Parser(prog=f"torchenv {name}", allow_abbrev=False)
-    parser.add_argument("--root")
-    import_module(f"torchenv.cli.{COMMANDS[name][0]}").options(parser)
-    parser.parse(words)
+    parser, spec = make_parser(name)
+    spec.read(parser.parse(words), ROOT)
 
 
 @pytest.mark.parametrize("line", shown("scripts/"))

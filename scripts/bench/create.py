@@ -104,7 +104,8 @@ def one() -> None:
 
     process.Programs.__call__ = watched(process.Programs.__call__, program)  # type: ignore[method-assign]
     vars(building)["isolate"] = watched(isolate, lambda _: "isolation")
-    code = torchenv(["create", "2.15"])
+    streams = sys.stdin, sys.stdout, sys.stderr
+    code = torchenv(["create", "2.15"], os.environ, Path.cwd(), *streams)
     print(json.dumps(parts), flush=True)
     os._exit(code)
 

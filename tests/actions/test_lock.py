@@ -237,7 +237,7 @@ def test_what_does_not_decide_what_is_locked_is_no_drift(team: Project) -> None:
 
 def test_a_check_says_what_drifted_and_why(team: Project) -> None:
     done = team.run("lock", "--check")
-    assert (done.code, done.out) == (1, "there is no torchenv.lock.toml: nothing was locked yet")
+    assert (done.code, done.out) == (1, "torchenv.lock.toml does not exist: nothing is locked yet")
 
     team.run("lock")
     team.change("torchenv.toml", '["lightning"]', '["lightning", "numpy"]')
@@ -328,7 +328,7 @@ def test_hosts_that_were_recorded_bring_their_targets_and_the_comments_stay(team
     )
     assert done.code == 0, done.said
     # There is a target for the MI300X already.
-    assert "target xpu is added: linux-x86_64, Python 3.12, xpu" in done.said.splitlines()
+    assert "added target xpu: linux-x86_64, Python 3.12, xpu" in done.said.splitlines()
     text = team.read("torchenv.toml")
     assert text.startswith("# The team's machines.\n")
     assert "# the workstation under the desk" in text
@@ -365,7 +365,7 @@ def test_a_directory_without_a_profile_is_told_how_to_begin(team: Project, words
     done = team.run("lock", *words)
     assert (done.code, done.said) == (
         2,
-        f"error: there is no torchenv.toml in {team.directory}\nhint: `torchenv init` writes one",
+        f"error: no torchenv.toml in {team.directory}\nhint: write one with `torchenv init`",
     )
 
 

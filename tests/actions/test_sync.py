@@ -66,7 +66,7 @@ def test_an_environment_that_equals_its_lock_is_not_made_again(team: Project) ->
     again = team.run("sync")
     assert (again.code, again.out) == (0, "1")
     assert again.said.startswith("environment 1 (2.15.0-cpu-")
-    assert again.said.endswith(") equals its lock: nothing was made")
+    assert again.said.endswith(") is up to date with its lock file: nothing to do")
     assert team.index.requests == []
 
     used = team.run("sync", "--use", "--json")
@@ -97,8 +97,8 @@ def test_a_profile_that_is_no_longer_what_was_locked_is_told_and_the_lock_is_bui
     done = team.run("sync", "--dry-run")
     assert done.code == 0
     assert done.said.splitlines()[0] == (
-        "note: the profile is no longer what was locked, and the locks are built as they are:"
-        " `torchenv lock --check` says what has changed"
+        "note: the profile has changed since it was locked, and the lock files are built as they are:"
+        " see what changed with `torchenv lock --check`"
     )
 
 

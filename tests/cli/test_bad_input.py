@@ -19,19 +19,19 @@ def terminal(tmp_path: Path) -> Terminal:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("creat 2.15", "'creat' is not a command\nhint: did you mean `create`?"),
-        ("xyz", "'xyz' is not a command\nhint: `torchenv --help` lists the commands"),
-        ("create --bakend cpu", "torchenv create does not take --bakend\nhint: did you mean `--backend`?"),
+        ("creat 2.15", "command `creat` not found\nhint: did you mean `create`?"),
+        ("xyz", "command `xyz` not found\nhint: list the commands with `torchenv --help`"),
+        (
+            "create --bakend cpu",
+            "unexpected argument `--bakend` for `torchenv create`\nhint: did you mean `--backend`?",
+        ),
         (
             "create 2.15 2.14",
-            "torchenv create does not take 2.14\nhint: `torchenv create --help` lists what it takes",
+            "unexpected argument `2.14` for `torchenv create`\nhint: see `torchenv create --help`",
         ),
         (
             "create --root",
-            (
-                "torchenv create: argument --root: expected one argument\n"
-                "hint: `torchenv create --help` lists what it takes"
-            ),
+            ("torchenv create: argument --root: expected one argument\nhint: see `torchenv create --help`"),
         ),
         ("create 2.51", "torch 2.51 is not in the catalogue\nhint: did you mean `2.15`?"),
         (
@@ -49,14 +49,14 @@ def terminal(tmp_path: Path) -> Terminal:
             "create 2.15 --backend opencl",
             "'opencl' is not a backend of any release\nhint: `torchenv catalogue show` lists all backends",
         ),
-        ("create --devices one", "--devices 'one' is not a list of numbers\nhint: write --devices 0,1"),
+        ("create --devices one", "--devices `one` is not a list of numbers\nhint: write --devices 0,1"),
         (
             "create --devices 3",
             "--devices 3 names no device of this host\nhint: it has 0 (NVIDIA GeForce RTX 4090)",
         ),
         (
             "create --capability ada",
-            "--capability 'ada' is not a compute capability\nhint: write --capability 8.9",
+            "--capability `ada` is not a compute capability\nhint: write --capability 8.9",
         ),
         ("create --profile finetun", "there is no profile 'finetun'\nhint: did you mean `finetune`?"),
         (

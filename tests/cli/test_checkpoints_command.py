@@ -262,13 +262,13 @@ def test_a_downgrade_says_what_it_made_or_why_it_made_nothing(terminal: Terminal
 
 def test_writing_for_an_older_torch_is_said_once_and_reaches_the_command(terminal: Terminal) -> None:
     code = "import os; print(os.environ.get('TORCHENV_WRITE_FOR'))"
-    ended = terminal.type("run", "--write-for", "2.14", "--", "python", "-c", code)
+    ended = terminal.start("run", "--write-for", "2.14", "--", "python", "-c", code)
     assert (ended.code, ended.out) == (0, "2.14\n")
     assert ended.err == "distributed checkpoints are written for torch 2.14 here: without strides\n"
     with (terminal.cwd / "torchenv.toml").open("a") as profile:
         profile.write('write-for = "2.14"\n')
-    assert terminal.type("run", "--", "python", "-c", code).out == "2.14\n"
-    assert terminal.type("run", "-e", "1", "--", "python", "-c", code).out == "None\n"
+    assert terminal.start("run", "--", "python", "-c", code).out == "2.14\n"
+    assert terminal.start("run", "-e", "1", "--", "python", "-c", code).out == "None\n"
 
 
 def test_a_gate_ends_with_1_where_the_way_back_is_closed(terminal: Terminal) -> None:
@@ -295,7 +295,7 @@ def test_a_save_in_the_new_form_is_found_after_a_run_that_was_to_write_the_old(t
     code = (
         "import shutil; shutil.copytree('runs/a/step-200', 'runs/a/step-300', copy_function=shutil.copyfile)"
     )
-    ended = terminal.type("run", "--write-for", "2.14", "--", "python", "-c", code)
+    ended = terminal.start("run", "--write-for", "2.14", "--", "python", "-c", code)
     path = terminal.cwd / "runs" / "a" / "step-300"
     assert ended.code == 1
     assert f"{path}: torch 2.14 cannot read it: " in ended.err
@@ -307,12 +307,12 @@ def test_a_save_in_the_new_form_is_found_after_a_run_that_was_to_write_the_old(t
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX ones")
 def test_a_run_that_is_watched_ends_as_its_command_does(terminal: Terminal) -> None:
     watched = ("run", "--write-for", "2.14", "--", "python", "-c")
-    assert terminal.type(*watched, "raise SystemExit(7)").code == 7
-    assert terminal.type(*watched, "import os; os.kill(os.getpid(), 9)").code == -9
+    assert terminal.start(*watched, "raise SystemExit(7)").code == 7
+    assert terminal.start(*watched, "import os; os.kill(os.getpid(), 9)").code == -9
 
 
 def test_a_command_that_would_lose_the_hook_does_not_start(terminal: Terminal) -> None:
-    ended = terminal.type("run", "--write-for", "2.14", "--", "python", "-I", "-c", "print('started')")
+    ended = terminal.start("run", "--write-for", "2.14", "--", "python", "-I", "-c", "print('started')")
     assert (ended.code, ended.out) == (3, "")
     assert ended.error[1] == (
         "error: --write-for would be lost: `python -I` does not run it\n"
@@ -325,7 +325,7 @@ def test_what_a_run_wrote_is_known_at_the_next_rollback(terminal: Terminal) -> N
     (terminal.cwd / "runs").rename(terminal.cwd.parent / "scratch")
     folder = terminal.cwd.parent / "scratch" / "a"
     code = f"import os; open(os.environ['TORCHENV_WRITTEN'], 'a').write({f'{folder}{os.linesep}'!r})"
-    assert terminal.type("run", "--", "python", "-c", code).code == 0
+    assert terminal.start("run", "--", "python", "-c", code).code == 0
     assert f"{folder}: step-200 cannot be read by environment 1" in terminal.type("rollback").err
 
 
@@ -334,7 +334,7 @@ def test_the_users_own_path_stays_and_another_torch_on_it_is_said(terminal: Term
     (other / "torch").mkdir(parents=True)
     (other / "torch" / "__init__.py").write_text("__version__ = '2.9.0'\n")
     code = "import sys; print(sys.path[1])"
-    ended = terminal.type("run", "--", "python", "-c", code, PYTHONPATH=str(other))
+    ended = terminal.start("run", "--", "python", "-c", code, PYTHONPATH=str(other))
     assert ended.out == f"{other}\n"
     assert ended.err == f"note: PYTHONPATH leads to another torch, which is imported first: {other}\n"
 
@@ -345,7 +345,7 @@ def test_torchrun_of_another_installation_is_not_taken(terminal: Terminal) -> No
     module.mkdir()
     (module / "torchrun").write_text("#!/bin/sh\necho the module\n")
     (module / "torchrun").chmod(0o755)
-    ended = terminal.type("run", "-e", "1", "--", "torchrun", "train.py", PATH=f"{module}:{os.defpath}")
+    ended = terminal.start("run", "-e", "1", "--", "torchrun", "train.py", PATH=f"{module}:{os.defpath}")
     assert "the module" not in ended.out
     assert "has no `torchrun`; running `python -m torch.distributed.run`" in ended.err
 

@@ -43,7 +43,7 @@ def shell(project: Path, tmp_path: Path) -> Shell:
     return run
 
 
-TRAIN = "import torch.distributed as dist\n\ndist.init_process_group('nccl')\n"
+TRAIN = "import torch.distributed.checkpoint as dcp\n\ndcp.save({}, checkpoint_id='step-1')\n"
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def train(project: Path) -> Path:
 def test_an_audit_names_the_file_as_it_was_named_and_exits_1(shell: Shell, train: Path) -> None:
     done = shell("audit", train.name)
     assert done.returncode == 1
-    assert done.stdout.startswith("train.py:3:1: note: ")
+    assert done.stdout.startswith("train.py:3:1: warning: ")
     assert done.stdout.endswith("in 1 file, for torch 2.15.0\n")
     assert done.stderr == ""
 
@@ -96,7 +96,7 @@ def test_a_report_is_printed_or_written(shell: Shell, project: Path) -> None:
     assert printed.stdout.startswith("torchenv report, ")
     assert "Environments\n  none yet: `torchenv create` makes one\n" in printed.stdout
     written = shell("report", "--html", "where.html")
-    assert (written.stdout, written.stderr) == ("", f"the report is in {project / 'where.html'}\n")
+    assert (written.stdout, written.stderr) == ("", f"wrote the report to {project / 'where.html'}\n")
     assert (project / "where.html").read_text("utf-8").startswith("<!DOCTYPE html>\n")
 
 
@@ -105,6 +105,6 @@ def test_without_an_environment_there_is_nothing_to_prove(shell: Shell, project:
     done = shell(*command.split())
     assert done.returncode == 5
     assert done.stderr == (
-        f"error: no environment is in use in {project / '.torchenv'}\n"
+        f"error: no active environment in {project / '.torchenv'}\n"
         "hint: name one, or make one with `torchenv create`\n"
     )

@@ -40,7 +40,7 @@ def test_it_says_what_was_made_and_what_to_do_next(terminal: Terminal) -> None:
         ),
     )
     code = "import torch; print(torch.__version__)"
-    assert terminal.type("run", "-e", "1", "--", "python", "-c", code).out == "2.15.0+cpu\n"
+    assert terminal.start("run", "-e", "1", "--", "python", "-c", code).out == "2.15.0+cpu\n"
 
 
 def test_as_json_stdout_holds_one_document_which_is_what_show_prints(terminal: Terminal) -> None:
@@ -62,7 +62,7 @@ def test_what_to_do_next_names_the_workspace_that_was_named(terminal: Terminal, 
     assert used.out.splitlines()[-1] == (
         f"next: eval \"$(torchenv --root '{root}' activate)\", or torchenv --root '{root}' run -- COMMAND"
     )
-    assert terminal.type("--root", root, "run", "--", "python", "-c", "").code == 0
+    assert terminal.start("--root", root, "run", "--", "python", "-c", "").code == 0
 
 
 def test_what_is_shown_of_an_environment_tells_its_plan(terminal: Terminal) -> None:
@@ -119,7 +119,7 @@ def test_paths_with_spaces_and_letters_of_every_kind_do(tmp_path: Path, index: I
     assert ended.json["path"] == str(terminal.workspace / "envs" / f"1-{NAME}")
     script = terminal.cwd / "vérifie.py"
     script.write_text("import sys, torch; print(sys.prefix)", "utf-8")
-    assert terminal.type("run", "-e", "1", "--", "python", script.name).out == f"{ended.json['path']}\n"
+    assert terminal.start("run", "-e", "1", "--", "python", script.name).out == f"{ended.json['path']}\n"
 
 
 def test_an_encoding_that_lacks_a_letter_of_a_path_stops_nothing(tmp_path: Path, index: Index) -> None:
@@ -345,7 +345,7 @@ def test_without_the_network_pip_is_refused(terminal: Terminal) -> None:
         2,
         (
             "error: pip cannot install from a cache alone, as --offline asks\n"
-            "hint: leave --offline or `--installer pip` out\n"
+            "hint: leave out --offline or `--installer pip`\n"
         ),
     )
 
@@ -354,7 +354,7 @@ def test_pip_installs_the_same_lock(terminal: Terminal) -> None:
     ended = terminal.create("--json", "--installer", "pip")
     assert ended.code == 0, ended.err
     code = "import torch; print(torch.__version__)"
-    assert terminal.type("run", "-e", "1", "--", "python", "-c", code).out == "2.15.0+cpu\n"
+    assert terminal.start("run", "-e", "1", "--", "python", "-c", code).out == "2.15.0+cpu\n"
 
 
 # The interpreter, and another machine.

@@ -25,25 +25,25 @@ def terminal(tmp_path: Path) -> Terminal:
     ("words", "begin"),
     [
         (("plan", LONG), f"error: '{LONG}' is not a torch version\n"),
-        (("plan", "--devices", LONG), f"error: --devices '{LONG}' is not a list of numbers\n"),
+        (("plan", "--devices", LONG), f"error: --devices `{LONG}` is not a list of numbers\n"),
         (("use", LONG), f"error: no environment is called '{LONG}'\n"),
         (
             ("prune", "--older-than", "99999999999d"),
-            "error: torchenv prune: argument --older-than: '99999999999d' is not a length of time",
+            "error: torchenv prune: argument --older-than: `99999999999d` is not a length of time",
         ),
         (
             ("plan", "--python", "nonsense"),
             (
-                "error: --python 'nonsense' is neither a Python version nor a path\n"
+                "error: --python `nonsense` is neither a Python version nor a path\n"
                 "hint: write --python 3.12, 3.14t, or the path of an interpreter\n"
             ),
         ),
-        (("plan", "--python", ""), "error: --python '' is neither a Python version nor a path\n"),
+        (("plan", "--python", ""), "error: --python `` is neither a Python version nor a path\n"),
         (
             ("create", "--host", "a.json", "--host", "b.json"),
             (
                 "error: one plan is for one machine, and --host names several\n"
-                "hint: leave --host b.json out, or run it for each\n"
+                "hint: leave out `--host b.json`, or run it for each\n"
             ),
         ),
     ],

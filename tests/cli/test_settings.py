@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from torchenv.cli.settings import workspace
+from torchenv.cli.settings import find_project, find_workspace
 
 HOME = Path("/home/u")
 USER_DATA = HOME / ".local/share/torchenv"
@@ -14,9 +14,9 @@ USER_DATA = HOME / ".local/share/torchenv"
 
 def found(cwd: str, *marks: str, flag: str | None = None, home: Path | None = HOME, **environ: str) -> Path:
     there = {Path(mark) for mark in marks}
-    return workspace(
-        flag, environ, cwd=Path(cwd), home=home, exists=there.__contains__, user_data=lambda: USER_DATA
-    )
+    project = find_project(Path(cwd), home=home, exists=there.__contains__)
+    named = flag or environ.get("TORCHENV_HOME")
+    return find_workspace(named, project, cwd=Path(cwd), home=home, user_data=lambda: USER_DATA)
 
 
 def test_the_flag_beats_the_variable_and_the_variable_beats_the_project() -> None:

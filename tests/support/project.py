@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from tests.support.index import Index
 
-from torchenv.cli import COMMANDS
-from torchenv.cli.context import Context
-from torchenv.cli.parser import Parser
-from torchenv.errors import TorchenvError
+from torchenv.cli import main
 from torchenv.installers import interpreter_in
 from torchenv.system.process import Command, Programs
 
@@ -135,29 +132,11 @@ class Project:
         self.write("torchenv.toml", self.profile.replace("{root}", self.index.root))
 
     def run(self, *words: str, **variables: str) -> Ran:
-        """Run a command as the command line does, and turn an error into what it prints."""
-        name, *rest = words
-        module = import_module(f"torchenv.cli.{COMMANDS[name][0]}")
-        parser = Parser(prog=f"torchenv {name}", allow_abbrev=False)
-        parser.add_argument("--root")
-        module.options(parser)
-        out: list[str] = []
-        said: list[str] = []
-        try:
-            context = Context(
-                parser.parse(rest),
-                {**self.environ, **self.more, **variables},
-                self.directory,
-                Path(self.environ["HOME"]),
-                out.append,
-                said.append,
-            )
-            code = module.run(context.arguments, context)
-        except TorchenvError as error:
-            said.append(f"error: {error.message}")
-            said += [f"hint: {error.hint}"] if error.hint else []
-            code = error.exit_code
-        return Ran(code, "\n".join(out), "\n".join(said))
+        """Call the command line with the words, in the project's directory."""
+        out, err = io.StringIO(), io.StringIO()
+        environ = {**self.environ, **self.more, **variables}
+        code = main(words, environ, self.directory, None, out, err)
+        return Ran(code, out.getvalue().rstrip("\n"), err.getvalue().rstrip("\n"))
 
     def write(self, name: str, text: str) -> None:
         (self.directory / name).write_text(text, "utf-8")

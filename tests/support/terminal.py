@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.index import Index
+
+from torchenv.cli import main
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,14 @@ class Terminal:
         return cls(folder / "project", environ)
 
     def type(self, *words: str | Path, **variables: str) -> Ended:
-        """Type `torchenv` and the words, and wait for the end."""
+        """Call the command line with the words as a person does, in this process."""
+        out, err = io.StringIO(), io.StringIO()
+        environ = {**self.environ, **variables}
+        code = main(list(map(str, words)), environ, self.cwd, io.StringIO(), out, err)
+        return Ended(code, out.getvalue(), err.getvalue())
+
+    def start(self, *words: str | Path, **variables: str) -> Ended:
+        """Type `torchenv` and the words in a process of its own, and wait for the end."""
         done = subprocess.run(
             self.argv(*words),
             cwd=self.cwd,

@@ -1,55 +1,54 @@
-"""The command line: translates flags into values, calls one action, prints what it gives back."""
+"""The command line: settles what was said, calls one action, prints what it gives back."""
 
 from __future__ import annotations
 
-import contextlib
-import gc
+# Nothing but what Python has loaded anyway: a short command pays for every import, and what a PYTHONPATH
+# shadows is not to be met before `entry` has put it last.
 import os
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from io import TextIOWrapper
-from typing import TYPE_CHECKING, NoReturn, TextIO
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Mapping, Sequence
+    from typing import NoReturn, TextIO
 
-    from torchenv.cli.context import Context
-    from torchenv.cli.parser import Parser
+    from torchenv.cli.output import Output
+    from torchenv.cli.parser import CommandSpec, Parser
+    from torchenv.cli.session import Session
     from torchenv.errors import TorchenvError
 
-# Each command with the module that holds it and one line for people. A module is imported only when its
-# command runs, and says with `options` what it takes and with `run` what it does.
+# Each command with the module that holds it, which is imported only when it runs, and its line of help.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "init": ("init", "write torchenv.toml for this project"),
-    "probe": ("probe", "what this machine has, and how that is known"),
-    "plan": ("plan", "what would be made here, and why nothing else"),
-    "create": ("create", "build a new environment beside the others"),
-    "lock": ("lock", "lock every target of this project, on any machine"),
-    "sync": ("sync", "build the environment that was locked for a machine like this"),
-    "fetch": ("fetch", "bring all wheels of a target into a directory"),
-    "export": ("export", "write a Dockerfile that builds a target's environment"),
-    "adopt": ("adopt", "record an environment made elsewhere; it is only read"),
-    "list": ("list", "the environments of this workspace"),
-    "show": ("show", "one environment, with its plan, lock and proofs"),
-    "history": ("history", "every switch, from where to where and why"),
-    "diff": ("diff", "what differs between two environments"),
-    "status": ("status", "where one stands, in one look"),
-    "use": ("use", "put an environment in use"),
-    "rollback": ("rollback", "back to the environment in use before, at once and offline"),
-    "run": ("run", "run a command in an environment"),
-    "smoke": ("smoke", "prove an environment by computing in it"),
-    "evaluate": ("evaluate", "measure the same in two environments, and judge the difference"),
-    "audit": ("audit", "what in this code the new release breaks"),
-    "report": ("report", "one page on where things stand"),
-    "kernel": ("kernel", "make an environment a Jupyter kernel, or take that back"),
-    "activate": ("activate", "print what a shell evaluates to be in an environment"),
-    "verify": ("verify", "prove that an environment is as it was built"),
-    "remove": ("remove", "delete environments that nobody needs; their locks stay"),
-    "prune": ("prune", "delete what is old and needed by nobody"),
-    "restore": ("restore", "build a removed environment again from its lock"),
-    "checkpoints": ("checkpoints", "who can read each; keep one; make copies that an older torch reads"),
-    "catalogue": ("catalogue", "what PyTorch publishes: show it, check it against the indexes, update it"),
+    "init": ("building", "Write torchenv.toml for this project"),
+    "probe": ("building", "Show what this machine has, and how that is known"),
+    "plan": ("building", "Show which PyTorch suits this machine, and why"),
+    "create": ("building", "Build a new environment beside the others"),
+    "adopt": ("environments", "Record an environment made elsewhere (it is only read)"),
+    "status": ("environments", "Show the active environment and anything wrong with it"),
+    "list": ("environments", "List the environments of this workspace"),
+    "show": ("environments", "Show one environment with its plan, lock file and proofs"),
+    "diff": ("environments", "Show what differs between two environments"),
+    "history": ("switching", "List every switch between environments, and why"),
+    "use": ("switching", "Switch to an environment"),
+    "rollback": ("switching", "Switch back to the previous environment (works offline)"),
+    "run": ("switching", "Run a command in an environment"),
+    "activate": ("shells", "Print the commands that activate an environment in a shell"),
+    "kernel": ("shells", "Install or remove an environment as a Jupyter kernel"),
+    "verify": ("proofs", "Check that an environment is as it was built"),
+    "smoke": ("proofs", "Check that torch computes, trains and saves in an environment"),
+    "evaluate": ("proofs", "Measure a model in two environments and compare the metrics"),
+    "checkpoints": ("checkpoints", "Scan, inspect, protect and downgrade checkpoints"),
+    "lock": ("locks", "Lock every target of this project, from any machine"),
+    "sync": ("locks", "Build the locked environment that suits this machine"),
+    "fetch": ("locks", "Download all wheels of a target into a directory"),
+    "export": ("locks", "Write a Dockerfile that builds the environment of a target"),
+    "remove": ("environments", "Delete environments (their lock files stay)"),
+    "prune": ("environments", "Delete old and unused environments"),
+    "restore": ("environments", "Rebuild a removed environment from its lock file"),
+    "audit": ("reports", "Find what in your code the new release breaks"),
+    "report": ("reports", "Write one page on the state of this workspace"),
+    "catalogue": ("catalogue", "Show, check or update what is known of PyTorch's releases"),
 }
 
 INTERRUPTED = 130
@@ -60,97 +59,167 @@ OUTPUT_FAILED = 4
 
 def entry() -> NoReturn:
     """Run one command as a program of its own, and end it."""
+    import gc
+
     # Nearly all that a short command makes lives until its end.
     gc.set_threshold(10_000)
-    code = main()
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    # Taking every module apart takes 7 ms, a tenth of a `plan`; whatever must be cleaned up has been.
-    os._exit(code)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit code."""
-    if isinstance(sys.stdout, TextIOWrapper):
+    _put_python_path_last()
+    _open_closed_streams()
+    if hasattr(sys.stdout, "reconfigure"):
         # A path may hold what the terminal's encoding does not.
         sys.stdout.reconfigure(errors="backslashreplace")
-    code = _run_guarded(list(sys.argv[1:] if argv is None else argv))
     try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except OSError as error:
-        # What is left to flush at exit must not complain as well.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            print(f"error: {_describe_write_failure(error)}", file=sys.stderr)
-            return code or OUTPUT_FAILED
+        cwd = os.getcwd()  # noqa: PTH109 - `--version` does not pay for pathlib
+    except OSError:
+        cwd = None
+    code = main(sys.argv[1:], os.environ, cwd, sys.stdin, sys.stdout, sys.stderr)
+    try:
+        if sys.stderr is not None:
+            sys.stderr.flush()
+    finally:
+        # Taking every module apart takes 7 ms, a tenth of a `plan`; whatever must be cleaned up has been.
+        os._exit(code)
+
+
+def main(  # noqa: PLR0917 - all that the outside is to a command, in the order of a C main
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    cwd: str | os.PathLike[str] | None,
+    stdin: TextIO | None,
+    stdout: TextIO | None,
+    stderr: TextIO | None,
+) -> int:
+    """Run one command as if typed in `cwd`, and return its exit code; `cwd` is None where it is gone.
+
+    A stream is None where it is closed.
+    """
+    from torchenv.cli.output import Output
+
+    output = Output(stdout, stderr)
+    code = _run_guarded(list(argv), dict(environ), cwd, stdin, output)
+    output.flush()
+    if output.failure is not None:
+        output.warn(f"error: the output cannot be written: {output.failure.strerror or output.failure}")
+        return code or OUTPUT_FAILED
     return code
 
 
-def _run_guarded(words: list[str]) -> int:
+def make_parser(name: str) -> tuple[Parser, CommandSpec]:
+    """Return the parser of a command and what it is made of."""
+    from importlib import import_module
+
+    from torchenv.cli.options import add_general
+    from torchenv.cli.parser import Parser
+
+    module, says = COMMANDS[name]
+    spec: CommandSpec = import_module(f"torchenv.cli.{module}").COMMANDS[name]
+    parser = Parser(prog=f"torchenv {name}", description=f"{says}.", allow_abbrev=False)
+    add_general(parser)
+    spec.declare(parser)
+    return parser, spec
+
+
+def _run_guarded(
+    words: list[str],
+    environ: Mapping[str, str],
+    cwd: str | os.PathLike[str] | None,
+    stdin: TextIO | None,
+    output: Output,
+) -> int:
     from torchenv.errors import TorchenvError
 
     try:
-        return _run(words)
+        return _run(words, environ, cwd, stdin, output)
     except TorchenvError as error:
-        _explain(error)
+        output.explain(error)
         return error.exit_code
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        output.warn("interrupted")
+        output.print_failure(INTERRUPTED, "interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         # Who read the output has seen enough.
         return 0
-    except SystemExit as end:
-        # argparse has printed a help.
-        return int(end.code or 0)
-    except Exception:
-        import traceback
+    except Exception as error:
+        from traceback import format_exc
 
-        traceback.print_exc()
-        print("this is a defect in torchenv: please report it with the lines above", file=sys.stderr)
+        output.warn(format_exc().rstrip("\n"))
+        output.warn("this is a defect in torchenv: please report it with the lines above")
+        output.print_failure(DEFECT, f"defect in torchenv: {type(error).__name__}: {error}")
         return DEFECT
 
 
-def _run(words: list[str]) -> int:
-    if words in (["--version"], ["-V"]):
+def _run(
+    words: list[str],
+    environ: Mapping[str, str],
+    cwd: str | os.PathLike[str] | None,
+    stdin: TextIO | None,
+    output: Output,
+) -> int:
+    if words in (["--version"], ["-V"], ["version"]):
         from torchenv import __version__
 
-        _out(f"torchenv {__version__}")
+        output.print(f"torchenv {__version__}")
         return 0
-    from importlib import import_module
+    at = _find_command(words)
+    name = None if at is None else words[at]
+    output.is_json = name != "run" and _is_json_asked(words)
+    if at is not None and name == "help":
+        words = [*words[:at], *words[at + 1 :], "--help"]
+        at = _find_command(words)
+        name = None if at is None else words[at]
+    if at is None or name not in COMMANDS:
+        return _show_overview(words, name, output)
+    del words[at]
+    return _run_command(name, words, environ, cwd, output, stdin=stdin)
 
-    from torchenv.cli.context import Context
+
+def _run_command(
+    name: str,
+    words: list[str],
+    environ: Mapping[str, str],
+    cwd: str | os.PathLike[str] | None,
+    output: Output,
+    *,
+    stdin: TextIO | None,
+) -> int:
+    from pathlib import Path
+
     from torchenv.cli.interrupts import stoppable
-    from torchenv.errors import IndexFailed
+    from torchenv.cli.parser import HelpAsked
+    from torchenv.cli.session import Session
+    from torchenv.cli.settings import read_settings
+    from torchenv.errors import IndexFailed, InputError
 
-    at = _command_at(words)
-    if at is None or words[at] not in COMMANDS:
-        return _overview(words, None if at is None else words[at])
-    name = words.pop(at)
-    module = import_module(f"torchenv.cli.{COMMANDS[name][0]}")
-    parser = _parser(f"torchenv {name}", COMMANDS[name][1])
-    module.options(parser)
-    arguments = parser.parse(words)
-    context = Context.of(arguments, os.environ, out=_out, say=_teller(arguments))
+    parser, spec = make_parser(name)
+    try:
+        arguments: Namespace = parser.parse(words)
+    except HelpAsked as asked:
+        output.print(asked.text)
+        return 0
+    if cwd is None:
+        raise InputError("the current directory no longer exists", hint="change to one that does")
+    output.is_quiet = arguments.quiet
+    output.is_json = getattr(arguments, "json", False) or getattr(arguments, "format", "") == "json"
+    here = Path(cwd)
+    flags = spec.read(arguments, here)
+    session = Session(read_settings(arguments, environ, here, sys.platform), output, stdin)
     with stoppable():
         try:
-            code: int = module.run(arguments, context)
+            return spec.run(flags, session)
         except IndexFailed as error:
-            _name_what_was_ignored(error, context)
+            _name_what_was_ignored(error, session)
             raise
-    return code
 
 
-def _name_what_was_ignored(error: TorchenvError, context: Context) -> None:
+def _name_what_was_ignored(error: TorchenvError, session: Session) -> None:
     """Describe which setting of another tool would have led to another index."""
-    if ignored := context.other_settings.indexes:
+    if ignored := session.inherited.indexes:
         said = f"ignored here: {', '.join(ignored)}; to use that index, set TORCHENV_PACKAGE_INDEX"
         error.hint = f"{error.hint}; {said}" if error.hint else said
 
 
-def _command_at(words: list[str]) -> int | None:
+def _find_command(words: list[str]) -> int | None:
     """Find the command, which may follow `--root DIR` and other options that all commands take."""
     return next(
         (
@@ -162,69 +231,52 @@ def _command_at(words: list[str]) -> int | None:
     )
 
 
-def _overview(words: list[str], name: str | None) -> int:
+def _is_json_asked(words: list[str]) -> bool:
+    """Whether a document is expected, for the failure of a command whose words cannot be read."""
+    own = words[: words.index("--")] if "--" in words else words
+    before = own.index("json") - 1 if "json" in own else -1
+    return "--json" in own or "--format=json" in own or (before >= 0 and own[before] == "--format")
+
+
+def _show_overview(words: list[str], name: str | None, output: Output) -> int:
     from torchenv.errors import InputError
     from torchenv.system.documents import nearest
 
     if name is not None:
-        hint = nearest(name, COMMANDS) or "`torchenv --help` lists the commands"
-        raise InputError(f"{name!r} is not a command", hint=hint)
-    unknown = [each for each in words if each not in {"-h", "--help"}]
+        hint = nearest(name, COMMANDS) or "list the commands with `torchenv --help`"
+        raise InputError(f"command `{name}` not found", hint=hint)
+    unknown = [word for word in words if word not in {"-h", "--help"}]
     if unknown:
-        raise InputError(f"{unknown[0]} must come after a command", hint="`torchenv --help` lists them")
+        hint = "list the commands with `torchenv --help`"
+        raise InputError(f"`{unknown[0]}` must come after a command", hint=hint)
     width = max(map(len, COMMANDS))
-    _out("usage: torchenv COMMAND [OPTIONS]\n")
-    _out("Choose, build, prove and roll back PyTorch environments.\n")
+    output.print("usage: torchenv COMMAND [OPTIONS]\n")
+    output.print("Choose, build, prove and roll back PyTorch environments.\n")
     for command, (_, says) in COMMANDS.items():
-        _out(f"  {command:{width}}  {says}")
-    _out("\n`torchenv COMMAND --help` says more; `torchenv --version` says which torchenv this is.")
+        output.print(f"  {command:{width}}  {says}")
+    output.print("\nSee `torchenv help COMMAND` for one of them, `torchenv --version` for the version.")
     return 0 if words else WRONG_INPUT
 
 
-def _parser(program: str, says: str) -> Parser:
-    from torchenv.cli.parser import Parser
+def _put_python_path_last() -> None:
+    """Let nothing that PYTHONPATH holds stand before what torchenv and Python's library import.
 
-    parser = Parser(prog=program, description=f"{says[0].upper()}{says[1:]}.", allow_abbrev=False)
-    parser.add_argument("--root", metavar="DIR", help="the workspace, in place of the project's own")
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but results and errors")
-    return parser
-
-
-def _out(text: str) -> None:
-    from torchenv.errors import ToolFailed
-
-    try:
-        print(_harmless(text, sys.stdout))
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise ToolFailed(_describe_write_failure(error)) from None
+    What only lies there is still found: torchenv may have been installed so.
+    """
+    named = os.environ.get("PYTHONPATH")
+    if not named or sys.flags.ignore_environment:
+        return
+    here = os.path.abspath(__file__)  # noqa: PTH100 - as above
+    entries = [os.path.abspath(entry) for entry in named.split(os.pathsep) if entry]  # noqa: PTH100
+    last = [path for path in sys.path if path in entries and not here.startswith(path + os.sep)]
+    sys.path[:] = [*(path for path in sys.path if path not in last), *last]
 
 
-def _describe_write_failure(error: OSError) -> str:
-    return f"the output cannot be written: {error.strerror or error}"
-
-
-def _teller(arguments: Namespace) -> Callable[[str], None]:
-    def say(text: str) -> None:
-        if not arguments.quiet:
-            # News that nobody reads any more stops no work.
-            with suppress(OSError):
-                print(_harmless(text, sys.stderr), file=sys.stderr)
-
-    return say
-
-
-def _explain(error: TorchenvError) -> None:
-    print(_harmless(f"error: {error.message}", sys.stderr), file=sys.stderr)
-    if error.hint:
-        print(_harmless(f"hint: {error.hint}", sys.stderr), file=sys.stderr)
-
-
-# Everything that may act on a terminal, but for the end of a line and the tab.
-_ACTS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
-
-
-def _harmless(text: str, stream: TextIO | None) -> str:
-    """Write what acts on a terminal as its number; a program gets every name as it is."""
-    return text.translate(_ACTS) if stream is not None and stream.isatty() else text
+def _open_closed_streams() -> None:
+    """Put something harmless where a standard stream is closed: the next file opened would take its place."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(number, True)  # noqa: FBT003 - it takes no keyword

@@ -1,11 +1,12 @@
-"""`torchenv catalogue`: what PyTorch publishes, whether the indexes agree, and what they correct."""
+"""`catalogue`: what PyTorch publishes, whether the indexes agree, and what they correct."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from torchenv.cli.context import Context, read_text
+from torchenv.cli.options import add_catalogue, add_json, add_profile
+from torchenv.cli.parser import CommandSpec, Parser, reader
+from torchenv.cli.session import Session, read_text
 
 if TYPE_CHECKING:
     from torchenv.actions.catalogue import CatalogueDifference
@@ -13,70 +14,76 @@ if TYPE_CHECKING:
 FOUND_SOMETHING = 1
 
 
-def options(parser: ArgumentParser) -> None:
-    """Declare what the command takes."""
+class CatalogueFlags(NamedTuple):
+    """What `catalogue` takes."""
+
+    what: str
+    version: str | None
+
+
+def declare_catalogue(parser: Parser) -> None:
+    """Declare what `catalogue` takes."""
     parser.add_argument(
         "what",
         metavar="{show,check,update}",
         choices=("show", "check", "update"),
-        help="print it, compare it with the indexes, or write what they correct into a catalogue of your own",
+        help="Print it, compare it with the indexes, or write what they correct into a catalogue of your own",
     )
-    parser.add_argument("version", nargs="?", help="only these releases: a version, a line or a range")
-    parser.add_argument(
-        "--catalogue", metavar="FILE", help="a catalogue of your own, laid over the packaged one"
-    )
-    parser.add_argument("--json", action="store_true", help="print it as JSON")
+    parser.add_argument("version", nargs="?", help="Only these releases: a version, a line or a range")
+    add_profile(parser, "Profile whose `[index] torch` is asked")
+    add_catalogue(parser)
+    add_json(parser)
 
 
-def run(arguments: Namespace, context: Context) -> int:
+def catalogue(flags: CatalogueFlags, session: Session) -> int:
     """Show the catalogue, or say where it differs from what the indexes serve."""
     from torchenv.render.catalogue import describe_catalogue, encode_catalogue
 
-    catalogue = context.catalogue
-    releases = catalogue.matching(arguments.version) if arguments.version else catalogue.releases
-    if arguments.what == "show":
-        if arguments.json:
-            context.print_json(encode_catalogue(catalogue, releases))
-        else:
-            context.out(describe_catalogue(releases))
+    found = session.catalogue
+    releases = found.matching(flags.version) if flags.version else found.releases
+    if flags.what == "show":
+        session.output.show(lambda: describe_catalogue(releases), lambda: encode_catalogue(found, releases))
         return 0
-    return _update(context) if arguments.what == "update" else _check(context)
+    return _update(session) if flags.what == "update" else _check(session)
 
 
-def _check(context: Context) -> int:
+def _check(session: Session) -> int:
     from torchenv.system.documents import plain
 
-    differences = _differences(context)
-    if context.arguments.json:
-        document = {"schema": "torchenv.catalogue-check/1", "differences": plain(differences)}
-        context.print_json(document)
-    else:
-        context.out("\n".join(map(str, differences)) or "the catalogue agrees with the indexes")
+    differences = _find_differences(session)
+    session.output.show(
+        lambda: "\n".join(map(str, differences)) or "the catalogue agrees with the indexes",
+        lambda: {"schema": "torchenv.catalogue-check/1", "differences": plain(differences)},
+    )
     return FOUND_SOMETHING if differences else 0
 
 
-def _update(context: Context) -> int:
+def _update(session: Session) -> int:
     from torchenv.actions.update_catalogue import UNTOLD, corrections, write
     from torchenv.catalogue.resources import lay_over
     from torchenv.system.documents import Table
 
-    differences = _differences(context)
-    corrected = corrections(context.catalogue, differences)
-    own, path = context.own_catalogue, context.own_catalogue_path
+    differences = _find_differences(session)
+    corrected = corrections(session.catalogue, differences)
+    own = session.own_catalogue
     if corrected:
         before = Table.from_toml(read_text(own, "the catalogue"), str(own)).raw() if own else {}
-        write(path, lay_over(before, corrected))
-        context.say(f"wrote {path}")
-    for each in differences:
-        if each.code in UNTOLD:
-            context.say(f"note: {each}: what it needs of a machine is on no index; a newer torchenv may know")
-    context.out(
-        "\n".join(str(each) for each in differences if each.code not in UNTOLD) or "nothing to correct"
-    )
+        write(session.own_catalogue_path, lay_over(before, corrected))
+        session.output.say(f"wrote {session.own_catalogue_path}")
+    for difference in differences:
+        if difference.code in UNTOLD:
+            session.output.note(
+                f"{difference}: what it needs of a machine is on no index; a newer torchenv may know"
+            )
+    corrected_lines = [str(difference) for difference in differences if difference.code not in UNTOLD]
+    session.output.print("\n".join(corrected_lines) or "nothing to correct")
     return 0
 
 
-def _differences(context: Context) -> tuple[CatalogueDifference, ...]:
+def _find_differences(session: Session) -> tuple[CatalogueDifference, ...]:
     from torchenv.actions.catalogue import check
 
-    return check(context.catalogue, context.fetch, context.mirrors.torch)
+    return check(session.catalogue, session.fetch, session.mirrors.torch)
+
+
+COMMANDS = {"catalogue": CommandSpec(declare_catalogue, reader(CatalogueFlags), catalogue)}

@@ -1,13 +1,16 @@
-"""`torchenv checkpoints`: who can read each, keep a lifeboat, make copies that an older torch reads."""
+"""`checkpoints`: scan them, inspect them, keep a lifeboat, make copies that an older torch reads."""
 
 from __future__ import annotations
 
-from argparse import SUPPRESS, ArgumentParser, Namespace
-from typing import TYPE_CHECKING
+from argparse import SUPPRESS, Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from torchenv.cli.checkpoint_checks import add_parsers, run_convert, run_diff, run_gate
-from torchenv.cli.context import Context
-from torchenv.cli.parser import Parser
+from torchenv.cli.gather import list_roots
+from torchenv.cli.options import add_general, add_json, add_profile
+from torchenv.cli.parser import CommandSpec, Parser, reader
+from torchenv.cli.session import Session, now
 from torchenv.errors import InputError, NothingSuits, ToolFailed
 
 if TYPE_CHECKING:
@@ -16,109 +19,233 @@ if TYPE_CHECKING:
 FOUND_SOMETHING = 1
 
 
-def options(parser: ArgumentParser) -> None:
-    """Declare what the command takes."""
+class ScanFlags(NamedTuple):
+    """What `checkpoints scan` takes."""
+
+    paths: list[str]
+
+
+class InspectFlags(NamedTuple):
+    """What `checkpoints show` takes."""
+
+    paths: list[str]
+
+
+class KeepFlags(NamedTuple):
+    """What `checkpoints keep` takes."""
+
+    paths: list[str]
+    copy: bool
+    copy_to: str | None
+    link: bool
+    release: bool
+
+
+class CheckFlags(NamedTuple):
+    """What `checkpoints verify` takes."""
+
+    paths: list[str]
+
+
+class ConvertFlags(NamedTuple):
+    """What `checkpoints convert` takes."""
+
+    source: str
+    to_path: str | None
+    form: Literal["safetensors", "torch-save"]
+    environment: str | None
+
+
+class GateFlags(NamedTuple):
+    """What `checkpoints gate` takes."""
+
+    paths: list[str]
+    target: str
+
+
+class CompareFlags(NamedTuple):
+    """What `checkpoints diff` takes."""
+
+    before: str
+    after: str
+
+
+class DowngradeFlags(NamedTuple):
+    """What `checkpoints downgrade` takes."""
+
+    source: str
+    to: str | None
+    target: str
+    name: str | None
+    prove: bool
+    newest: bool
+    all: bool
+    link: bool
+
+
+_Flags = (
+    ScanFlags
+    | InspectFlags
+    | KeepFlags
+    | CheckFlags
+    | DowngradeFlags
+    | GateFlags
+    | CompareFlags
+    | ConvertFlags
+)
+
+
+def declare_checkpoints(parser: Parser) -> None:
+    """Declare what `checkpoints` takes."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=Parser)
 
-    scan = actions.add_parser("scan", help="find checkpoints, and record who reads what")
-    scan.add_argument("paths", nargs="*", metavar="ROOT", help="directories or addresses; else the profile's")
-    scan.add_argument("--profile", metavar="NAME|FILE", help="whose `[checkpoints] roots` are looked into")
+    scan = actions.add_parser("scan", help="Find checkpoints and record which environments read them")
+    scan.add_argument(
+        "paths", nargs="*", metavar="ROOT", help="Directories or addresses (default: the profile's)"
+    )
+    add_profile(scan, "Profile whose `[checkpoints] roots` are scanned")
 
-    show = actions.add_parser("show", help="all that is known of checkpoints; records nothing")
-    show.add_argument("paths", nargs="*", metavar="PATH", help="looked at now; else what the last scan found")
+    show = actions.add_parser("show", help="Show all that is known of checkpoints (records nothing)")
+    show.add_argument(
+        "paths", nargs="*", metavar="PATH", help="Checkpoints to look at (default: the last scan)"
+    )
 
-    keep = actions.add_parser("keep", help="record its hashes and guard it: a lifeboat")
-    keep.add_argument("paths", nargs="+", metavar="PATH", help="a checkpoint")
+    keep = actions.add_parser("keep", help="Record the hashes of a checkpoint and guard it (a lifeboat)")
+    keep.add_argument("paths", nargs="+", metavar="PATH", help="Checkpoint")
     keep.add_argument(
         "--copy", action="store_true", help="Keep a copy in the workspace, cloned where possible"
     )
     keep.add_argument(
-        "--copy-to", metavar="DIR", help="Keep a copy below a directory or s3://…, proved by its hashes"
+        "--copy-to", metavar="DIR", help="Keep a copy below a directory or s3://…, checked by its hashes"
     )
     keep.add_argument("--link", action="store_true", help="Keep hard links: the same files, changed with it")
-    keep.add_argument("--release", action="store_true", help="keep it no longer; its files stay as they are")
+    keep.add_argument("--release", action="store_true", help="Stop guarding it; its files are unchanged")
 
-    verify = actions.add_parser("verify", help="prove that what was kept is untouched")
-    verify.add_argument("paths", nargs="*", metavar="PATH", help="else every checkpoint that is kept")
-
-    down = actions.add_parser("downgrade", help="make a copy that an older torch reads")
-    down.add_argument(
-        "source", metavar="SRC", help="a checkpoint; with --newest or --all, where the runs are"
+    verify = actions.add_parser("verify", help="Check that kept checkpoints are unchanged")
+    verify.add_argument(
+        "paths", nargs="*", metavar="PATH", help="Checkpoints to check (default: all that are kept)"
     )
-    down.add_argument("to", nargs="?", metavar="DST", help="the copy, else RUN-for-VERSION/SAVE")
+
+    down = actions.add_parser("downgrade", help="Make a copy that an older torch reads")
     down.add_argument(
-        "--for", dest="target", required=True, metavar="VERSION", help="who is to read it: 2.14"
+        "source", metavar="SRC", help="Checkpoint, or with --newest or --all a directory of runs"
+    )
+    down.add_argument("to", nargs="?", metavar="DST", help="Copy to make (default: RUN-for-VERSION/SAVE)")
+    down.add_argument(
+        "--for", dest="target", required=True, metavar="VERSION", help="Torch that is to read it: 2.14"
     )
     down.add_argument("--as", dest="name", metavar="NAME", help="Name the copy so that a framework finds it")
     down.add_argument("--prove", action="store_true", help="Load both, and compare every tensor bit for bit")
     which = down.add_mutually_exclusive_group()
-    which.add_argument("--newest", action="store_true", help="of the newest save of every run below SRC")
-    which.add_argument("--all", action="store_true", help="of every save below SRC")
+    which.add_argument("--newest", action="store_true", help="Copy the newest save of every run below SRC")
+    which.add_argument("--all", action="store_true", help="Copy every save below SRC")
     down.add_argument("--link", action="store_true", help="Hard-link files: writing into one changes both")
-    down.add_argument("--copy", action="store_true", help=SUPPRESS)  # what it does without being told
+    down.add_argument("--copy", action="store_true", help=SUPPRESS)  # what it does without being asked
 
-    for action in (scan, show, keep, verify, down, *add_parsers(actions)):
-        action.add_argument("--json", action="store_true", help="print it as JSON")
-        action.add_argument("--root", metavar="DIR", default=SUPPRESS, help="the workspace")
-        action.add_argument("-q", "--quiet", action="store_true", default=SUPPRESS, help="say no news")
+    gate = actions.add_parser("gate", help="Fail where an older torch cannot read the newest save of a run")
+    gate.add_argument(
+        "paths", nargs="*", metavar="ROOT", help="Directories or addresses (default: those known)"
+    )
+    gate.add_argument(
+        "--readable-by", dest="target", required=True, metavar="VERSION", help="Older torch: 2.14"
+    )
+    add_profile(gate, "Profile with `lifeboat-max-age`")
+
+    diff = actions.add_parser("diff", help="Compare the names, shapes and dtypes of two checkpoints")
+    diff.add_argument("before", metavar="A", help="Checkpoint")
+    diff.add_argument("after", metavar="B", help="Checkpoint to compare it with")
+
+    change = actions.add_parser("convert", help="Write a checkpoint as safetensors or a file of torch.save")
+    change.add_argument("source", metavar="SAVE", help="Checkpoint")
+    change.add_argument(
+        "to_path", nargs="?", metavar="DST", help="File to write (default: SAVE with the new suffix)"
+    )
+    change.add_argument(
+        "--to", dest="form", required=True, choices=("safetensors", "torch-save"), help="Format to write"
+    )
+    change.add_argument("-e", "--environment", metavar="ENV", help="Environment whose torch reads it")
+
+    for action in (scan, show, keep, verify, down, gate, diff, change):
+        add_json(action)
+        add_general(action, again=True)
 
 
-def run(arguments: Namespace, context: Context) -> int:
-    """Do what was asked for; 1 where a check found something."""
-    act = {
-        "scan": _scan,
-        "show": _show,
-        "keep": _keep,
-        "verify": _verify,
-        "downgrade": _downgrade,
-        "gate": run_gate,
-        "diff": run_diff,
-        "convert": run_convert,
+def read_checkpoints_flags(flags: Namespace, cwd: Path) -> _Flags:
+    """Return the flags of the action that was named."""
+    kinds: dict[str, Callable[..., _Flags]] = {
+        "scan": ScanFlags,
+        "show": InspectFlags,
+        "keep": KeepFlags,
+        "verify": CheckFlags,
+        "downgrade": DowngradeFlags,
+        "gate": GateFlags,
+        "diff": CompareFlags,
+        "convert": ConvertFlags,
     }
+    return reader(kinds[flags.action])(flags, cwd)
+
+
+def checkpoints(flags: _Flags, session: Session) -> int:
+    """Do what was asked for; 1 where a check found something."""
     try:
-        return act[arguments.action](arguments, context)
-    except BrokenPipeError:
-        raise
+        match flags:
+            case ScanFlags():
+                return _scan(flags, session)
+            case InspectFlags():
+                return _show(flags, session)
+            case KeepFlags():
+                return _keep(flags, session)
+            case CheckFlags():
+                return _verify(flags, session)
+            case DowngradeFlags():
+                return _downgrade(flags, session)
+            case GateFlags():
+                return _gate(flags, session)
+            case CompareFlags():
+                return _diff(flags, session)
+            case ConvertFlags():
+                return _convert(flags, session)
     except OSError as error:
         # A file that may not be read, a full disk, a store that does not answer: where, and what it said.
-        raise ToolFailed(f"{error.filename or arguments.action}: {error.strerror or error}") from None
+        raise ToolFailed(f"{error.filename or 'checkpoints'}: {error.strerror or error}") from None
 
 
-def _scan(arguments: Namespace, context: Context) -> int:
+def _scan(flags: ScanFlags, session: Session) -> int:
     from torchenv.actions.checkpoints import roots_of, scan_and_record
-    from torchenv.cli.rescan import list_roots
     from torchenv.render.checkpoints import describe_scan, encode_checkpoints
     from torchenv.storage import place
 
-    roots = roots_of(arguments.paths, () if arguments.paths else list_roots(context), context.cwd)
+    roots = roots_of(flags.paths, () if flags.paths else list_roots(session), session.settings.cwd)
     scanned, lines = scan_and_record(
         [place(each) for each in roots],
-        context.store,
-        whole=not arguments.paths and bool(context.profile.checkpoints.roots),
-        system=context.system,
-        say=context.say,
+        session.store,
+        whole=not flags.paths and bool(session.profile.checkpoints.roots),
+        system=session.settings.checkpoint_system,
+        say=session.output.say,
     )
-    if arguments.json:
-        context.print_json(encode_checkpoints(scanned, context.now()))
+    if session.output.is_json:
+        session.output.print_document(encode_checkpoints(scanned, now()))
     else:
-        context.out(describe_scan(scanned, lines, context.now()))
+        session.output.print(describe_scan(scanned, lines, now()))
     return _verdict(scanned)
 
 
-def _show(arguments: Namespace, context: Context) -> int:
+def _show(flags: InspectFlags, session: Session) -> int:
     from torchenv.actions.checkpoints import address_of, examine, read_recorded
     from torchenv.render.checkpoints import describe_show, encode_checkpoints
     from torchenv.storage import place
 
-    if arguments.paths:
-        places = [place(address_of(each, context.cwd)) for each in arguments.paths]
-        scanned = examine(places, context.store, system=context.system, say=context.say)
+    if flags.paths:
+        places = [place(address_of(each, session.settings.cwd)) for each in flags.paths]
+        scanned = examine(
+            places, session.store, system=session.settings.checkpoint_system, say=session.output.say
+        )
     else:
-        scanned = read_recorded(context.store, system=context.system)
-    if arguments.json:
-        context.print_json(encode_checkpoints(scanned, context.now()))
+        scanned = read_recorded(session.store, system=session.settings.checkpoint_system)
+    if session.output.is_json:
+        session.output.print_document(encode_checkpoints(scanned, now()))
     else:
-        context.out(describe_show(scanned, context.now()))
+        session.output.print(describe_show(scanned, now()))
     return _verdict(scanned)
 
 
@@ -126,55 +253,55 @@ def _verdict(scanned: Scanned) -> int:
     return FOUND_SOMETHING if scanned.foreign else 0
 
 
-def _keep(arguments: Namespace, context: Context) -> int:
+def _keep(flags: KeepFlags, session: Session) -> int:
     from torchenv.actions.checkpoints import address_of
     from torchenv.actions.lifeboat import keep, release
     from torchenv.render.checkpoints import describe_kept
     from torchenv.workspace.records import as_json
 
-    addresses = [address_of(each, context.cwd) for each in arguments.paths]
-    if arguments.release:
-        released = [release(each, context.store) for each in addresses]
+    addresses = [address_of(each, session.settings.cwd) for each in flags.paths]
+    if flags.release:
+        released = [release(each, session.store) for each in addresses]
         for one in released:
-            context.say(f"{one.path} is kept no longer; its files stay as they are")
-        if arguments.json:
+            session.output.say(f"{one.path} is kept no longer; its files stay as they are")
+        if session.output.is_json:
             document = {"schema": "torchenv.kept/1", "kept": [], "released": list(map(as_json, released))}
-            context.print_json(document)
+            session.output.print_document(document)
         return 0
     kept = []
     for each in addresses:
         keeping = keep(
             each,
-            context.store,
-            copy=arguments.copy or arguments.link,
-            copy_to=address_of(arguments.copy_to, context.cwd) if arguments.copy_to else None,
-            link=arguments.link,
-            system=context.system,
-            progress=context.progress(f"hashing {each}"),
+            session.store,
+            copy=flags.copy or flags.link,
+            copy_to=address_of(flags.copy_to, session.settings.cwd) if flags.copy_to else None,
+            link=flags.link,
+            system=session.settings.checkpoint_system,
+            progress=session.output.progress(f"hashing {each}"),
         )
         kept.append(as_json(keeping.kept))
-        if not arguments.json:
-            context.out(describe_kept(keeping, context.store.read().environments))
-    if arguments.json:
-        context.print_json({"schema": "torchenv.kept/1", "kept": kept})
+        if not session.output.is_json:
+            session.output.print(describe_kept(keeping, session.store.read().environments))
+    if session.output.is_json:
+        session.output.print_document({"schema": "torchenv.kept/1", "kept": kept})
     return 0
 
 
-def _verify(arguments: Namespace, context: Context) -> int:
+def _verify(flags: CheckFlags, session: Session) -> int:
     from torchenv.actions.checkpoints import address_of
     from torchenv.actions.lifeboat import verify
     from torchenv.render.checkpoints import describe_verified, encode_verified
 
-    addresses = tuple(address_of(each, context.cwd) for each in arguments.paths)
-    kept, changes = verify(addresses, context.store, context.progress("hashing"))
-    if arguments.json:
-        context.print_json(encode_verified(kept, changes))
+    addresses = tuple(address_of(each, session.settings.cwd) for each in flags.paths)
+    kept, changes = verify(addresses, session.store, session.output.progress("hashing"))
+    if session.output.is_json:
+        session.output.print_document(encode_verified(kept, changes))
     else:
-        context.out(describe_verified(kept, changes))
+        session.output.print(describe_verified(kept, changes))
     return FOUND_SOMETHING if changes else 0
 
 
-def _downgrade(arguments: Namespace, context: Context) -> int:
+def _downgrade(flags: DowngradeFlags, session: Session) -> int:
     from torchenv.actions.checkpoints import address_of
     from torchenv.actions.downgrade import DowngradeTarget, downgrade, downgrade_runs
     from torchenv.actions.lifeboat import hash_files
@@ -182,40 +309,99 @@ def _downgrade(arguments: Namespace, context: Context) -> int:
     from torchenv.render.checkpoints import describe_copied, encode_copied
     from torchenv.storage import place
 
-    target = DowngradeTarget.of(arguments.target, context.store.read(), context.system)
-    source = address_of(arguments.source, context.cwd)
-    to = address_of(arguments.to, context.cwd) if arguments.to else None
+    target = DowngradeTarget.of(flags.target, session.store.read(), session.settings.checkpoint_system)
+    source = address_of(flags.source, session.settings.cwd)
+    to = address_of(flags.to, session.settings.cwd) if flags.to else None
     if to == source:
         raise InputError("the copy cannot be where the original is", hint="name another place")
-    if arguments.name and (to or arguments.newest or arguments.all or "/" in arguments.name):
+    if flags.name and (to or flags.newest or flags.all or "/" in flags.name):
         raise InputError("`--as` names the copy of one save", hint="leave out DST, --newest and --all")
-    if arguments.prove and (arguments.newest or arguments.all):
+    if flags.prove and (flags.newest or flags.all):
         raise InputError("`--prove` is for one save", hint="leave out --newest and --all")
-    before = hash_files(place(source), context.progress("hashing")) if arguments.prove else {}
-    progress = context.progress("copying")
+    before = hash_files(place(source), session.output.progress("hashing")) if flags.prove else {}
+    progress = session.output.progress("copying")
     refused: tuple[str, ...] = ()
-    if arguments.newest or arguments.all:
+    if flags.newest or flags.all:
         copies, refused = downgrade_runs(
             source,
             target,
-            newest=arguments.newest,
+            newest=flags.newest,
             to=to,
-            link=arguments.link,
+            link=flags.link,
             progress=progress,
-            say=context.say,
+            say=session.output.say,
         )
     else:
-        copied = downgrade(source, target, to=to, name=arguments.name, link=arguments.link, progress=progress)
+        copied = downgrade(source, target, to=to, name=flags.name, link=flags.link, progress=progress)
         copies = (copied,)
     proofs = [
-        prove_copy(copied, before, target, context.store, context.run)
+        prove_copy(copied, before, target, session.store, session.programs)
         for copied in copies
-        if arguments.prove and copied.copy != copied.source
+        if flags.prove and copied.copy != copied.source
     ]
-    if arguments.json:
-        context.print_json(encode_copied(copies, refused, proofs))
-    else:
-        context.out(describe_copied(copies, refused, proofs))
+    session.output.show(
+        lambda: describe_copied(copies, refused, proofs), lambda: encode_copied(copies, refused, proofs)
+    )
     if any(proof.differences for proof in proofs):
         return FOUND_SOMETHING
     return NothingSuits.exit_code if refused else 0
+
+
+def _gate(flags: GateFlags, session: Session) -> int:
+    """Look at every run and record nothing; 1 where one is held back."""
+    from torchenv.actions.checkpoints import roots_of
+    from torchenv.actions.downgrade import DowngradeTarget
+    from torchenv.actions.gate import check_gate
+    from torchenv.render.checkpoints import describe_gate, encode_gate
+
+    settings = session.settings
+    target = DowngradeTarget.of(flags.target, session.store.read(), settings.checkpoint_system)
+    roots = roots_of(flags.paths, () if flags.paths else list_roots(session), settings.cwd)
+    oldest = session.profile.checkpoints.lifeboat_max_age
+    gate = check_gate(roots, session.store, target, oldest=oldest, now=now())
+    session.output.show(lambda: describe_gate(gate, target.torch), lambda: encode_gate(gate, target.torch))
+    return FOUND_SOMETHING if gate.findings else 0
+
+
+def _convert(flags: ConvertFlags, session: Session) -> int:
+    """Have a torch read it and write it, and verify what was written."""
+    from torchenv.actions.checkpoints import address_of
+    from torchenv.actions.read_save import convert
+    from torchenv.render.checkpoints import describe_converted, encode_converted
+
+    cwd, named = session.settings.cwd, flags.environment
+    converted = convert(
+        address_of(flags.source, cwd),
+        flags.form,
+        session.store,
+        target=address_of(flags.to_path, cwd) if flags.to_path else None,
+        environment=session.store.read().find(named) if named else None,
+        system=session.settings.checkpoint_system,
+        run=session.programs,
+    )
+    session.output.show(lambda: describe_converted(converted), lambda: encode_converted(converted))
+    return 0
+
+
+def _diff(flags: CompareFlags, session: Session) -> int:
+    """Compare two checkpoints, whoever can read them; nothing is recorded."""
+    from torchenv.actions.checkpoints import address_of
+    from torchenv.checkpoints.contents import compare, read_contents
+    from torchenv.render.checkpoints import describe_contents_diff, encode_contents_diff
+    from torchenv.storage import place
+
+    found = []
+    for text in flags:
+        there = place(address_of(text, session.settings.cwd))
+        if not there.exists():
+            raise InputError(f"`{text}` does not exist")
+        found.append(read_contents(there.tree(there.address)))
+    diff = compare(*found)
+    session.output.show(
+        lambda: describe_contents_diff(flags.before, flags.after, diff),
+        lambda: encode_contents_diff(flags.before, flags.after, diff),
+    )
+    return 0
+
+
+COMMANDS = {"checkpoints": CommandSpec(declare_checkpoints, read_checkpoints_flags, checkpoints)}

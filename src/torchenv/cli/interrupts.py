@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 from collections.abc import Iterator
 from typing import NoReturn
 
@@ -12,9 +13,12 @@ from typing import NoReturn
 def stoppable() -> Iterator[None]:
     """Make a polite kill (SIGTERM, SIGHUP) an interrupt, so that no child outlives torchenv.
 
-    Only for the main thread; Ctrl-C is an interrupt already. What is ignored stays so: `nohup` means it for
-    the program that `torchenv run` becomes.
+    Ctrl-C is an interrupt already. What is ignored stays so: `nohup` means it for the program that
+    `torchenv run` becomes. Only the main thread hears of signals.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def interrupt(*_: object) -> NoReturn:
         raise KeyboardInterrupt

@@ -1,101 +1,212 @@
-"""The options of the choice, which several commands take, and the wish that they make with a profile."""
+"""The options that several commands share, each declared once, and what they are read as."""
 
 from __future__ import annotations
 
 import re
-from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from torchenv.errors import InputError
 from torchenv.host.model import Capability
-from torchenv.index.mirrors import Mirrors
 from torchenv.plan import Wish
 from torchenv.plan.python import is_path, is_version
-from torchenv.profile.model import INSTALLERS, PREFERENCES, Profile
+from torchenv.profile.model import INSTALLERS, PREFERENCES
+
+if TYPE_CHECKING:
+    from torchenv.cli.session import Session
+
+
+class Choice(NamedTuple):
+    """What was said of the choice; None and nothing leave it to the profile."""
+
+    version: str | None
+    hosts: tuple[str, ...]
+    backends: tuple[str, ...]
+    python: str | None
+    capability: Capability | None
+    devices: tuple[int, ...] | None
+    all_devices: bool
+    prefer: str | None
+    no_fallback: bool
+    accept_cpu: bool
+    accept_override: bool
 
 
 def add_choice(parser: ArgumentParser, *, hosts: bool = False) -> None:
     """Declare the options that steer what is chosen; with `hosts`, `--host` takes several files at once."""
-    group = parser.add_argument_group("the choice")
-    group.add_argument("version", nargs="?", help="a version (2.15.0), a line (2.15), a range or `latest`")
-    group.add_argument(
-        "--profile", metavar="NAME|FILE", help="what is wanted; else torchenv.toml, else `default`"
-    )
+    group = parser.add_argument_group("selection")
+    group.add_argument("version", nargs="?", help="A version (2.15.0), a line (2.15), a range or `latest`")
+    add_profile(group, "Profile to plan for (default: torchenv.toml, else `default`)")
     group.add_argument(
         "--host",
         metavar="FILE",
         nargs="+" if hosts else None,
         action="extend" if hosts else "append",
-        help="plan for the machine that FILE describes",
+        help="Plan for the machine that FILE describes (see `torchenv probe -o`)",
     )
     group.add_argument(
-        "--backend", metavar="B", action="append", help="take only this backend, such as cu132"
+        "--backend", metavar="B", action="append", help="Use only this backend, such as cu132 or cpu"
     )
+    group.add_argument("--python", metavar="V|PATH", help="Interpreter: 3.12, 3.14t or a path")
+    group.add_argument("--capability", metavar="8.9", help="Compute capability, where it cannot be read")
+    group.add_argument("--devices", metavar="0,1", help="Consider only these devices")
+    group.add_argument("--prefer", choices=PREFERENCES, help="Prefer the default or the newest backend")
+    group.add_argument("--no-fallback", action="store_true", help="Fail rather than choose an older release")
+    group.add_argument("--accept-cpu", action="store_true", help="Go on even if an accelerator stays unused")
     group.add_argument(
-        "--python", metavar="V|PATH", type=_interpreter, help="the interpreter: 3.12, 3.14t or its path"
+        "--accept-override", action="store_true", help="Trust HSA_OVERRIDE_GFX_VERSION (unsupported)"
     )
-    group.add_argument("--capability", metavar="8.9", help="the compute capability, where it cannot be read")
-    group.add_argument("--devices", metavar="0,1", help="consider only these devices")
-    group.add_argument("--prefer", choices=PREFERENCES, help="the default backend, or the newest one")
-    group.add_argument("--no-fallback", action="store_true", help="take this release or none")
-    group.add_argument("--accept-cpu", action="store_true", help="go on though an accelerator stays unused")
-    group.add_argument(
-        "--accept-override", action="store_true", help="trust HSA_OVERRIDE_GFX_VERSION, which nobody supports"
-    )
-    group.add_argument("--offline", action="store_true", help="use no network")
-    group.add_argument(
-        "--only-wheels", action="store_true", help="Take wheels alone: build nothing from source"
-    )
-    group.add_argument("--installer", choices=INSTALLERS, help="what installs the packages")
-    group.add_argument(
-        "--catalogue", metavar="FILE", help="a catalogue of your own, laid over the packaged one"
+    add_offline(group)
+    add_only_wheels(group)
+    add_installer(group)
+    add_catalogue(group)
+
+
+def read_choice(flags: Namespace, cwd: Path) -> Choice:
+    """Parse what was said of the choice; raises `InputError` for a malformed flag."""
+    return Choice(
+        version=flags.version,
+        hosts=tuple(flags.host or ()),
+        backends=tuple(flags.backend or ()),
+        python=None if flags.python is None else parse_interpreter(flags.python, cwd),
+        capability=None if flags.capability is None else _parse_capability(flags.capability),
+        devices=None if flags.devices in (None, "all") else _parse_devices(flags.devices),
+        all_devices=flags.devices == "all",
+        prefer=flags.prefer,
+        no_fallback=flags.no_fallback,
+        accept_cpu=flags.accept_cpu,
+        accept_override=flags.accept_override,
     )
 
 
-def wish(arguments: Namespace, environ: Mapping[str, str], profile: Profile) -> Wish:
-    """Settle flags, variables and the profile into one wish; raises `InputError` for a malformed flag."""
-    backends = tuple(arguments.backend or ())
+def make_wish(choice: Choice, session: Session) -> Wish:
+    """Join the flags and the profile into one wish."""
+    profile = session.profile
+    devices = profile.backend.devices if choice.devices is None else choice.devices
     return Wish(
-        version=arguments.version or profile.torch.version,
+        version=choice.version or profile.torch.version,
         packages=profile.torch.packages,
-        python=arguments.python or profile.python.version,
+        python=choice.python or profile.python.version,
         free_threaded=profile.python.free_threaded,
-        backends=backends or profile.backend.only,
-        by_hand=bool(backends),
-        prefer=arguments.prefer or profile.backend.prefer,
-        devices=profile.backend.devices if arguments.devices is None else _numbers(arguments.devices),
-        capability=_capability(arguments.capability),
-        fallback=not arguments.no_fallback,
-        accept_cpu=arguments.accept_cpu or profile.backend.accept_cpu,
-        accept_override=arguments.accept_override,
-        offline=arguments.offline,
+        backends=choice.backends or profile.backend.only,
+        by_hand=bool(choice.backends),
+        prefer=choice.prefer or profile.backend.prefer,
+        devices=None if choice.all_devices else devices,
+        capability=choice.capability,
+        fallback=not choice.no_fallback,
+        accept_cpu=choice.accept_cpu or profile.backend.accept_cpu,
+        accept_override=choice.accept_override,
+        offline=session.settings.is_offline,
         distributed=profile.checkpoints.distributed,
-        torch_index=Mirrors.of(environ, profile.index).torch,
+        torch_index=session.mirrors.torch,
     )
 
 
-def _interpreter(text: str) -> str:
+def add_carrying(parser: ArgumentParser) -> None:
+    """Declare `--like` and `--from`."""
+    group = parser.add_argument_group("packages to carry over")
+    group.add_argument("--like", metavar="ENV", help="Those of this environment, or of the one at a path")
+    group.add_argument(
+        "--from",
+        dest="files",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="Those of a requirements file, a pyproject.toml or a lock file",
+    )
+
+
+def add_environment(parser: ArgumentParser, *, required: bool = False) -> None:
+    """Declare the environment that a command is about."""
+    says = "Number, name or torch version"
+    if required:
+        parser.add_argument("environment", metavar="ENV", help=says)
+    else:
+        parser.add_argument(
+            "environment", nargs="?", metavar="ENV", help=f"{says} (default: the active environment)"
+        )
+
+
+def add_profile(parser: _Options, says: str) -> None:
+    """Declare `--profile`."""
+    parser.add_argument("--profile", metavar="NAME|FILE", help=says)
+
+
+def add_offline(parser: _Options, says: str = "Use no network") -> None:
+    """Declare `--offline`."""
+    parser.add_argument("--offline", action="store_true", help=says)
+
+
+def add_only_wheels(parser: _Options) -> None:
+    """Declare `--only-wheels`."""
+    parser.add_argument(
+        "--only-wheels", action="store_true", help="Use wheels only; build nothing from source"
+    )
+
+
+def add_installer(parser: _Options) -> None:
+    """Declare `--installer`."""
+    parser.add_argument("--installer", choices=INSTALLERS, help="Installer to use (default: uv)")
+
+
+def add_catalogue(parser: _Options) -> None:
+    """Declare `--catalogue`."""
+    parser.add_argument(
+        "--catalogue", metavar="FILE", help="Catalogue of your own, laid over the packaged one"
+    )
+
+
+def add_hosts(parser: _Options, says: str) -> None:
+    """Declare `--host` for several files, as a shell's pattern gives them."""
+    parser.add_argument("--host", metavar="FILE", nargs="+", action="extend", default=[], help=says)
+
+
+def add_json(parser: _Options, says: str = "Print the result as JSON") -> None:
+    """Declare `--json`."""
+    parser.add_argument("--json", action="store_true", help=says)
+
+
+def add_general(parser: _Options, *, again: bool = False) -> None:
+    """Declare what every command takes; `again` is for what comes after a second word of a command."""
+    parser.add_argument(
+        "--root",
+        metavar="DIR",
+        default=SUPPRESS if again else None,
+        help="Workspace to use (default: the project's .torchenv)",
+    )
+    parser.add_argument(
+        "-q",
+        "--quiet",
+        action="store_true",
+        default=SUPPRESS if again else False,
+        help="Print nothing but results and errors",
+    )
+
+
+def parse_interpreter(text: str, cwd: Path) -> str:
+    """Return a Python version as it is and a path as it is meant; raises `InputError`."""
     if is_path(text):
-        # It is looked at as soon as it is read: it is meant from where the command was started.
-        return str(Path(text).absolute())
+        return str(cwd / text)
     if not is_version(text):
         hint = "write --python 3.12, 3.14t, or the path of an interpreter"
-        raise InputError(f"--python {text!r} is neither a Python version nor a path", hint=hint)
+        raise InputError(f"--python `{text}` is neither a Python version nor a path", hint=hint)
     return text
 
 
-def _numbers(text: str) -> tuple[int, ...] | None:
-    if text == "all":
-        return None
-    parts = [each.strip() for each in text.split(",")]
-    if not all(re.fullmatch(r"[0-9]{1,9}", each) for each in parts):
-        raise InputError(f"--devices {text!r} is not a list of numbers", hint="write --devices 0,1")
+def _parse_devices(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
+        raise InputError(f"--devices `{text}` is not a list of numbers", hint="write --devices 0,1")
     return tuple(map(int, parts))
 
 
-def _capability(text: str | None) -> Capability | None:
-    capability = Capability.parse(text) if text is not None else None
-    if text is not None and capability is None:
-        raise InputError(f"--capability {text!r} is not a compute capability", hint="write --capability 8.9")
+def _parse_capability(text: str) -> Capability:
+    capability = Capability.parse(text)
+    if capability is None:
+        raise InputError(f"--capability `{text}` is not a compute capability", hint="write --capability 8.9")
     return capability
+
+
+if TYPE_CHECKING:
+    from argparse import _ActionsContainer as _Options

@@ -1,12 +1,28 @@
-"""argparse, with its complaints turned into torchenv's own errors."""
+"""argparse, with its complaints turned into torchenv's own errors, and what a command is made of."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from typing import NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from torchenv.errors import InputError
 from torchenv.system.documents import nearest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torchenv.cli.session import Session
+
+F = TypeVar("F")
+
+
+class HelpAsked(Exception):
+    """`--help` was among the words; `text` answers it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
 
 
 class Parser(ArgumentParser):
@@ -14,13 +30,35 @@ class Parser(ArgumentParser):
 
     def parse(self, words: list[str]) -> Namespace:
         """Read the words of a command; an unknown option is answered with the nearest known one."""
-        arguments, unknown = self.parse_known_args(words)
+        flags, unknown = self.parse_known_args(words)
         if unknown:
-            known = [each for action in self._actions for each in action.option_strings]
-            hint = nearest(unknown[0], known) or f"`{self.prog} --help` lists what it takes"
-            raise InputError(f"{self.prog} does not take {unknown[0]}", hint=hint)
-        return arguments
+            known = [option for action in self._actions for option in action.option_strings]
+            hint = nearest(unknown[0], known) or f"see `{self.prog} --help`"
+            raise InputError(f"unexpected argument `{unknown[0]}` for `{self.prog}`", hint=hint)
+        return flags
+
+    def print_help(self, _: object = None) -> NoReturn:
+        """Raise the help in place of printing it: there is one place that prints."""
+        raise HelpAsked(self.format_help().rstrip("\n"))
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print."""
-        raise InputError(f"{self.prog}: {message}", hint=f"`{self.prog} --help` lists what it takes")
+        raise InputError(f"{self.prog}: {message}", hint=f"see `{self.prog} --help`")
+
+
+class CommandSpec(NamedTuple):
+    """A command: how its words are declared, how its flags become a value, and what it does with them."""
+
+    declare: Callable[[Parser], None]
+    read: Callable[[Namespace, Path], Any]
+    run: Callable[[Any, Session], int]
+
+
+def reader(kind: Callable[..., F]) -> Callable[[Namespace, Path], F]:
+    """Return what makes a named tuple of the flags that bear the names of its fields."""
+    fields: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
+
+    def read(flags: Namespace, _: Path) -> F:
+        return kind(*(getattr(flags, name) for name in fields))
+
+    return read

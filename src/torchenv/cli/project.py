@@ -1,4 +1,4 @@
-"""The files of a project that is locked: torchenv.toml, torchenv.lock.toml and the locks of its targets."""
+"""The files of a project that is locked: its profile, torchenv.lock.toml and the locks of its targets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchenv.cli.context import PROJECT_FILE, Context, read_text
+from torchenv.cli.gather import find_profile_directory
+from torchenv.cli.session import Session, read_profile, read_text
+from torchenv.cli.settings import PROJECT_FILE
 from torchenv.errors import InputError
 from torchenv.lockfile.lockset import (
     FILE,
@@ -34,32 +36,46 @@ OWN_CATALOGUE = "torchenv-catalogue.toml"
 
 @dataclass(frozen=True)
 class Project:
-    """A project by its directory and the text of its profile; what lies elsewhere cannot be locked.
+    """A project by the directory of its locks and by the profile that is locked.
 
-    `named` is a catalogue that was named on the command line.
+    `path` is the profile's file, None for one that comes with torchenv; `source` names it for people, and the
+    names of files in it begin from `profile_directory`. `named` is a catalogue that was named on the command
+    line.
     """
 
     directory: Path
+    path: Path | None
+    source: str
     text: str
+    profile_directory: Path
     named: Path | None = None
 
     @classmethod
-    def of(cls, context: Context) -> Project:
-        """Find the project that the command was started in; raises `InputError` where it has no profile."""
-        directory = context.project
-        if directory is None or not (directory / PROJECT_FILE).is_file():
-            where = directory or context.cwd
-            raise InputError(f"there is no {PROJECT_FILE} in {where}", hint="`torchenv init` writes one")
-        named = getattr(context.arguments, "catalogue", None)
-        text = read_text(directory / PROJECT_FILE, "the profile")
-        return cls(directory, text, context.cwd / named if named else None)
+    def of(cls, session: Session) -> Project:
+        """Find the project that the command was started in; raises `InputError` where it has no profile.
+
+        `--profile` or TORCHENV_PROFILE is locked in place of the project's own file.
+        """
+        settings = session.settings
+        directory = settings.project or settings.cwd
+        if settings.profile is None and settings.profile_path is None:
+            raise InputError(f"no {PROJECT_FILE} in {directory}", hint="write one with `torchenv init`")
+        text, source = read_profile(settings)
+        return cls(
+            directory=directory,
+            path=settings.profile_path,
+            source=PROJECT_FILE if settings.profile is None else source,
+            text=text,
+            profile_directory=find_profile_directory(session),
+            named=settings.named_catalogue,
+        )
 
     @cached_property
     def profile(self) -> Profile:
         """What it wants."""
         from torchenv.profile.model import Profile
 
-        return Profile.from_toml(self.text, PROJECT_FILE)
+        return Profile.from_toml(self.text, self.source)
 
     @cached_property
     def catalogue(self) -> Catalogue:
@@ -82,7 +98,7 @@ class Project:
         own = [self._of(self.profile.packages._replace(files=()))]
         files = self.profile.packages.files
         if target is not None:
-            source = f"{PROJECT_FILE}: target {target.name}"
+            source = f"{self.source}: target {target.name}"
             asked = Packages(requirements=target.packages)
             own.append(self._of(asked, source))
             files = (*files, *target.listed)
@@ -96,7 +112,7 @@ class Project:
         of_targets = (name for target in self.profile.targets for name in target.listed)
         names = dict.fromkeys((*self.profile.packages.files, *of_targets))
         return {
-            name: of_file(name, self.directory, _read, self.catalogue, private=self._private)
+            name: of_file(name, self.profile_directory, read_text, self.catalogue, private=self._private)
             for name in names
         }
 
@@ -104,7 +120,7 @@ class Project:
     def wish(self) -> Mapping[str, Any]:
         """What decides what is locked: of the profile, and of the files that it names."""
         asked = {}
-        table = Table.from_toml(self.text, PROJECT_FILE)
+        table = Table.from_toml(self.text, self.source)
         if self._has_files(table):
             from torchenv.packages import list_lines
             from torchenv.profile.model import Packages
@@ -115,10 +131,17 @@ class Project:
                 asked[f"editable {folder}"] = list_lines(carried)
         return read_wish(table, asked)
 
-    def _of(self, packages: Packages, source: str = PROJECT_FILE) -> CarriedPackages:
+    def _of(self, packages: Packages, source: str | None = None) -> CarriedPackages:
         from torchenv.packages import of_profile
 
-        return of_profile(packages, source, self.directory, _read, self.catalogue, private=self._private)
+        return of_profile(
+            packages,
+            source or self.source,
+            self.profile_directory,
+            read_text,
+            self.catalogue,
+            private=self._private,
+        )
 
     @property
     def _private(self) -> tuple[str, ...]:
@@ -138,7 +161,7 @@ class Project:
     def require_lock_set(self) -> LockSet:
         """Return what ties its locks; raises `InputError` where there is nothing yet."""
         if self.lock_set is None:
-            raise InputError(f"there is no {FILE} in {self.directory}", hint="`torchenv lock` writes one")
+            raise InputError(f"no {FILE} in {self.directory}", hint="write one with `torchenv lock`")
         return self.lock_set
 
     def content(self, name: str) -> bytes | None:
@@ -187,7 +210,3 @@ class Project:
                 " `torchenv lock`; or delete it to choose its packages anew"
             )
             raise InputError(error.message, hint=hint) from None
-
-
-def _read(path: Path) -> str:
-    return read_text(path, "the file")

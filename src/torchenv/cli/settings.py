@@ -1,35 +1,126 @@
-"""Flags, variables and defaults settled into one value before anything starts."""
+"""Flags, variables and places settled into one value before anything starts.
+
+The variables of torchenv are read here, those that name indexes in `index.mirrors`. A profile is read on
+demand: one with a mistake in it must not take the way back.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from torchenv.errors import InputError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+PROJECT_FILE = "torchenv.toml"
 
 # What makes a directory a project, in the contract's words.
-PROJECT_MARKS = ("torchenv.toml", ".torchenv", ".venv", "pyproject.toml", ".git")
+PROJECT_MARKS = (PROJECT_FILE, ".torchenv", ".venv", "pyproject.toml", ".git")
 
 
-def workspace(
-    flag: str | None,
-    environ: Mapping[str, str],
+class Settings(NamedTuple):
+    """What holds for one run of the command line; a flag beats a variable beats what the profile says.
+
+    `root` is the workspace, `named_root` the words of `--root` if it was given. `profile` is the name or the
+    path of the profile that was asked for, `profile_path` the file it is read from, None for one that comes
+    with torchenv. `catalogue` is a catalogue file that was named, `named_catalogue` only that of the flag;
+    `installer` is the flag's or the variable's.
+    """
+
+    cwd: Path
+    home: Path | None
+    environ: Mapping[str, str]
+    system: str
+    project: Path | None
+    root: Path
+    named_root: str | None
+    profile: str | None
+    profile_path: Path | None
+    catalogue: Path | None
+    named_catalogue: Path | None
+    installer: str | None
+    python_mirror: str | None
+    is_offline: bool
+    is_only_wheels: bool
+
+    @property
+    def checkpoint_system(self) -> str:
+        """This system by the name that checkpoints and hosts know it by."""
+        return {"win32": "windows", "darwin": "darwin"}.get(self.system, "linux")
+
+    @property
+    def program(self) -> str:
+        """How a command that follows begins, so that it finds the same workspace."""
+        import shlex
+
+        return shlex.join(["torchenv", *(["--root", self.named_root] if self.named_root else [])])
+
+
+def read_settings(flags: Namespace, environ: Mapping[str, str], cwd: Path, system: str) -> Settings:
+    """Settle the flags that several commands share and the variables; raises `InputError`."""
+    home = find_home(environ, system)
+    project = find_project(cwd, home=home, exists=Path.exists)
+    profile = getattr(flags, "profile", None) or environ.get("TORCHENV_PROFILE") or None
+    catalogue = getattr(flags, "catalogue", None) or environ.get("TORCHENV_CATALOGUE")
+    named_root: str | None = getattr(flags, "root", None)
+    return Settings(
+        cwd=cwd,
+        home=home,
+        environ=environ,
+        system=system,
+        project=project,
+        root=find_workspace(
+            named_root or environ.get("TORCHENV_HOME"),
+            project,
+            cwd=cwd,
+            home=home,
+            user_data=lambda: _find_user_data(home),
+        ),
+        named_root=named_root,
+        profile=profile,
+        profile_path=_find_profile(profile, project, cwd),
+        catalogue=cwd / catalogue if catalogue else None,
+        named_catalogue=cwd / flags.catalogue if getattr(flags, "catalogue", None) else None,
+        installer=getattr(flags, "installer", None) or _read_installer(environ),
+        # From where uv fetches an interpreter.
+        python_mirror=environ.get("UV_PYTHON_INSTALL_MIRROR") or None,
+        is_offline=getattr(flags, "offline", False),
+        is_only_wheels=getattr(flags, "only_wheels", False),
+    )
+
+
+def find_home(environ: Mapping[str, str], system: str) -> Path | None:
+    """Return the user's home directory, by the variable or by the system's list of users."""
+    named = environ.get("USERPROFILE" if system == "win32" else "HOME")
+    if named:
+        return Path(named)
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
+
+
+def find_workspace(
+    named: str | None,
+    project: Path | None,
     *,
     cwd: Path,
     home: Path | None,
-    exists: Callable[[Path], bool],
     user_data: Callable[[], Path],
 ) -> Path:
-    """Return the workspace: `--root`, else `TORCHENV_HOME`, else the project's own, else the user's.
+    """Return the workspace: the one named, else the project's own, else the user's.
 
-    `user_data` gives the user's directory for torchenv's data, and is asked only outside any project.
+    `user_data` returns the user's directory for torchenv's data, and is asked only outside any project.
     """
-    named = flag or environ.get("TORCHENV_HOME")
     if named:
-        return cwd / _without_tilde(named, home)
-    project = project_directory(cwd, home=home, exists=exists)
+        return cwd / _expand_tilde(named, home)
     return project / ".torchenv" if project else user_data()
 
 
-def project_directory(cwd: Path, *, home: Path | None, exists: Callable[[Path], bool]) -> Path | None:
+def find_project(cwd: Path, *, home: Path | None, exists: Callable[[Path], bool]) -> Path | None:
     """Return the nearest directory upwards that a project lives in; never the home directory or the root."""
     for directory in (cwd, *cwd.parents):
         if directory not in (home, directory.parent) and any(
@@ -39,8 +130,37 @@ def project_directory(cwd: Path, *, home: Path | None, exists: Callable[[Path], 
     return None
 
 
-def _without_tilde(path: str, home: Path | None) -> Path:
+def _find_profile(named: str | None, project: Path | None, cwd: Path) -> Path | None:
+    if named is None:
+        own = project / PROJECT_FILE if project else None
+        return own if own is not None and own.is_file() else None
+    is_file = named.endswith(".toml") or "/" in named or "\\" in named
+    return cwd / named if is_file else None
+
+
+def _read_installer(environ: Mapping[str, str]) -> str | None:
+    named = environ.get("TORCHENV_INSTALLER") or None
+    if named is None:
+        return None
+    from torchenv.profile.model import INSTALLERS
+
+    if named not in INSTALLERS:
+        hint = f"set TORCHENV_INSTALLER to {' or '.join(INSTALLERS)}"
+        raise InputError(f"installer `{named}` not found", hint=hint)
+    return named
+
+
+def _expand_tilde(path: str, home: Path | None) -> Path:
     # A variable set in a file of a scheduler, or a quoted flag, comes with its tilde.
     if home is not None and (path == "~" or path.startswith(("~/", "~\\"))):
         return home / path[2:]
     return Path(path)
+
+
+def _find_user_data(home: Path | None) -> Path:
+    if home is None:
+        hint = "name a workspace with --root DIR or TORCHENV_HOME"
+        raise InputError("this user has no home directory to keep a workspace in", hint=hint)
+    from platformdirs import user_data_path
+
+    return user_data_path("torchenv", appauthor=False)

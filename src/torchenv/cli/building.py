@@ -1,0 +1,387 @@
+"""`init`, `probe`, `plan`, `create`: from what a machine has to a new environment beside the others."""
+
+from __future__ import annotations
+
+from argparse import SUPPRESS, Namespace
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from torchenv.cli.gather import (
+    add_warnings,
+    collect_packages,
+    find_model,
+    gather_known,
+    probe_host,
+    read_host,
+    read_hosts,
+    replan_with_indexes,
+)
+from torchenv.cli.options import (
+    Choice,
+    add_carrying,
+    add_choice,
+    add_json,
+    make_wish,
+    read_choice,
+)
+from torchenv.cli.parser import CommandSpec, Parser, reader
+from torchenv.cli.session import Session, read_text, write_text
+from torchenv.cli.settings import PROJECT_FILE
+from torchenv.errors import InputError, NothingSuits
+from torchenv.plan import Outcome, Question, Wish, resolve
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from pathlib import Path
+
+    from torchenv.environment.inspect import Installation
+    from torchenv.host.model import Host
+    from torchenv.packages import CarriedPackages
+    from torchenv.plan import Build, Plan
+    from torchenv.workspace.records import Environment
+
+
+class InitFlags(NamedTuple):
+    """What `init` takes."""
+
+    template: str
+
+
+def declare_init(parser: Parser) -> None:
+    """Declare what `init` takes."""
+    from torchenv.profile.packaged import list_profile_names
+
+    known = ", ".join(list_profile_names())
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        dest="template",
+        default="default",
+        help=f"Profile to begin with (default: default; {known})",
+    )
+
+
+def init(flags: InitFlags, session: Session) -> int:
+    """Write the file, which must not be there yet."""
+    from contextlib import suppress
+
+    from torchenv.profile.packaged import read_packaged_profile
+
+    text, _ = read_packaged_profile(flags.template)
+    path = (session.settings.project or session.settings.cwd) / PROJECT_FILE
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise InputError(f"`{path}` already exists", hint="edit it, or remove it first") from None
+    except OSError as error:
+        with suppress(OSError):
+            path.unlink()
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
+    session.output.say(f"wrote {path}; see what it gives on this machine with `torchenv plan`")
+    return 0
+
+
+class ProbeFlags(NamedTuple):
+    """What `probe` takes."""
+
+    output: str | None
+    sysroot: str | None
+    reparse: str | None
+
+
+def declare_probe(parser: Parser) -> None:
+    """Declare what `probe` takes."""
+    add_json(parser, "Print the torchenv.host/1 document")
+    parser.add_argument("-o", "--output", metavar="FILE", help="Write the document to FILE")
+    parser.add_argument(
+        "--sysroot", metavar="DIR", help="Read DIR/proc, DIR/sys, … instead of this machine's"
+    )
+    parser.add_argument("--reparse", metavar="FILE", help="Parse the evidence of a host file again")
+
+
+def probe(flags: ProbeFlags, session: Session) -> int:
+    """Look, and print or write what was seen."""
+    from torchenv.render.host import describe_host
+
+    host = _look(flags, session)
+    if flags.output:
+        import json
+
+        write_text(session.settings.cwd / flags.output, json.dumps(host.to_document(), indent=2) + "\n")
+    else:
+        session.output.show(lambda: describe_host(host), host.to_document)
+    return 0
+
+
+def _look(flags: ProbeFlags, session: Session) -> Host:
+    cwd = session.settings.cwd
+    if flags.reparse:
+        from torchenv.host.model import Host
+        from torchenv.host.probe import reparse
+
+        return reparse(Host.from_json(read_text(cwd / flags.reparse, "the host file"), flags.reparse))
+    if flags.sysroot:
+        sysroot = cwd / flags.sysroot
+        if not sysroot.is_dir():
+            raise InputError(f"--sysroot `{flags.sysroot}` is not a directory")
+        return probe_host(session, sysroot=sysroot)
+    return probe_host(session)
+
+
+class PlanFlags(NamedTuple):
+    """What `plan` takes."""
+
+    choice: Choice
+    audit: tuple[str, ...]
+
+
+def declare_plan(parser: Parser) -> None:
+    """Declare what `plan` takes."""
+    add_choice(parser, hosts=True)
+    # What was asked for by name once happens by itself now.
+    parser.add_argument("--online", action="store_true", help=SUPPRESS)
+    parser.add_argument(
+        "--audit",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="Weigh in the advice what an audit of PATH finds",
+    )
+    add_json(parser, "Print the torchenv.plan/1 document")
+
+
+def read_plan_flags(flags: Namespace, cwd: Path) -> PlanFlags:
+    """Return the flags of `plan`."""
+    return PlanFlags(read_choice(flags, cwd), tuple(flags.audit))
+
+
+def plan(flags: PlanFlags, session: Session) -> int:
+    """Plan and print; nothing is changed. The index is asked, unless it is for a host file or `--offline`."""
+    choice = _take_version_from_hosts(flags.choice, session)
+    asked = make_wish(choice, session)
+    if len(choice.hosts) > 1:
+        return _plan_fleet(choice.hosts, asked, session)
+    question = Question(
+        host=_read_host(choice, session),
+        wish=asked,
+        catalogue=session.catalogue,
+        known=gather_known(session, _count_findings(flags.audit)),
+    )
+    found = resolve(question)
+    if not (asked.offline or choice.hosts) and found.outcome is not Outcome.BLOCKED:
+        found = replan_with_indexes(found, question, session, is_plan=True)
+    found = add_warnings(found, session)
+    if session.output.is_json:
+        session.output.print_document(found.to_document())
+    else:
+        from torchenv.render.plan import describe_plan
+
+        session.output.print(describe_plan(found))
+    return NothingSuits.exit_code if found.outcome is Outcome.BLOCKED else 0
+
+
+def _read_host(choice: Choice, session: Session) -> Host:
+    return read_host(
+        choice.hosts, session, python=choice.python, is_capability_given=choice.capability is not None
+    )
+
+
+def _take_version_from_hosts(choice: Choice, session: Session) -> Choice:
+    # plan --host a.json b.json 2.15
+    if choice.version is None and len(choice.hosts) > 1:
+        *hosts, last = choice.hosts
+        if not last.endswith(".json") and not (session.settings.cwd / last).exists():
+            return choice._replace(version=last, hosts=tuple(hosts))
+    return choice
+
+
+def _plan_fleet(hosts: tuple[str, ...], asked: Wish, session: Session) -> int:
+    """Plan for several machines at once; their own interpreters are the ones that are taken."""
+    from torchenv.plan.fleet import fleet
+    from torchenv.render.fleet import describe_fleet
+
+    found = fleet(read_hosts(hosts, session), asked, session.catalogue)
+    session.output.show(lambda: describe_fleet(found), found.to_document)
+    return NothingSuits.exit_code if found.unserved else 0
+
+
+def _count_findings(paths: tuple[str, ...]) -> Counter[str]:
+    """Count what an audit of the paths finds, by severity."""
+    from collections import Counter
+
+    if not paths:
+        return Counter()
+    from torchenv.cli.gather import audit_paths
+
+    return Counter(str(finding.severity) for finding in audit_paths(paths).findings)
+
+
+class CreateFlags(NamedTuple):
+    """What `create` takes."""
+
+    choice: Choice
+    like: str | None
+    files: tuple[str, ...]
+    use: bool
+    dry_run: bool
+
+
+def declare_create(parser: Parser) -> None:
+    """Declare what `create` takes."""
+    add_choice(parser)
+    add_carrying(parser)
+    parser.add_argument("--use", action="store_true", help="Switch to the new environment at the end")
+    parser.add_argument("--dry-run", action="store_true", help="Stop after the decision")
+    add_json(parser, "Print what `torchenv show --json` prints of the new environment")
+
+
+def read_create_flags(flags: Namespace, cwd: Path) -> CreateFlags:
+    """Return the flags of `create`."""
+    choice = read_choice(flags, cwd)
+    return CreateFlags(choice, flags.like, tuple(flags.files), flags.use, flags.dry_run)
+
+
+def create(flags: CreateFlags, session: Session) -> int:
+    """Gather, decide, apply, report."""
+    from torchenv.render.plan import describe_advice, describe_decision, describe_refusal
+
+    output, choice = session.output, flags.choice
+    host = _read_host(choice, session) if flags.dry_run else _read_buildable_host(choice, session)
+    model = find_model(flags.like, session)
+    carried = collect_packages(flags.files, model, session)
+    question = Question(
+        host=host,
+        wish=_add_companions(make_wish(choice, session), carried, host),
+        catalogue=session.catalogue,
+        known=gather_known(session),
+    )
+    found = _decide(question, session, is_dry_run=flags.dry_run)
+    if found.build is not None and choice.hosts:
+        # The devices of another machine are not here to compute on.
+        found = replace(found, build=replace(found.build, unproven=True))
+    found = add_warnings(found, session)
+    output.say(describe_decision(found) if found.build else describe_refusal(found))
+    if session.profile.checkpoints.distributed and found.build is not None:
+        output.say(describe_advice(found))
+    if output.is_json and (flags.dry_run or found.build is None):
+        output.print_document(found.to_document())
+    if found.build is None:
+        raise NothingSuits(f"nothing was made: {'; '.join(found.why)}", hint=found.hint)
+    carried = _fit_packages(carried, model, found.build, host, session)
+    return 0 if flags.dry_run else _make(found, question, carried, flags, session)
+
+
+def _read_buildable_host(choice: Choice, session: Session) -> Host:
+    """Return the machine that is planned for, with the interpreters of the one that builds."""
+    host = _read_host(choice, session)
+    if not choice.hosts:
+        return host
+    here, named = probe_host(session, python=choice.python), choice.hosts[0]
+    if host.platform != here.platform:
+        raise InputError(
+            f"{named} describes {host.platform}, and this machine is {here.platform}",
+            hint=f"look at the plan for it with `torchenv plan --host {named}`, and create it there",
+        )
+    return replace(host, pythons=here.pythons, environments=here.environments)
+
+
+def _add_companions(wish: Wish, carried: CarriedPackages, host: Host) -> Wish:
+    """Ask the plan for the companions, too, that what is carried over names."""
+    from torchenv.packages import companions
+
+    more = companions(carried, host.platform)
+    return replace(wish, packages=tuple(dict.fromkeys((*wish.packages, *more))))
+
+
+def _decide(question: Question, session: Session, *, is_dry_run: bool) -> Plan:
+    found = resolve(question)
+    if question.wish.offline or found.outcome is Outcome.BLOCKED:
+        return found
+    return replan_with_indexes(found, question, session, is_plan=is_dry_run)
+
+
+def _fit_packages(
+    carried: CarriedPackages, model: Installation | None, build: Build, host: Host, session: Session
+) -> CarriedPackages:
+    """Describe before anything is built what cannot be carried over, and refuse what contradicts the plan."""
+    from torchenv.actions.carry import list_bound_to_old_torch
+    from torchenv.packages import refuse_conflicts
+
+    platform = host.platform
+    refuse_conflicts(carried, build.requirements, platform=platform, python=build.python.minor)
+    if model is not None:
+        from torchenv.installers.uv import default_index, uv_program
+
+        asked = session.mirrors.packages or default_index(session.programs, uv_program())
+        carried = list_bound_to_old_torch(
+            carried,
+            model,
+            build,
+            platform=platform,
+            index=None if session.settings.is_offline else asked,
+            fetch=session.fetch,
+        )
+    for note in (*(note.message for note in carried.notes), *map(str, carried.cannot_follow)):
+        session.output.note(note)
+    return carried
+
+
+def _make(
+    found: Plan, question: Question, carried: CarriedPackages, flags: CreateFlags, session: Session
+) -> int:
+    from torchenv.actions.create import CreateOrder
+    from torchenv.actions.create import create as build_environment
+    from torchenv.actions.surroundings import surroundings
+    from torchenv.render.environment import describe_made, encode_environment
+
+    assert found.build is not None
+    settings, output = session.settings, session.output
+    for constraint in session.inherited.forbidding(found.build.requirements):
+        output.note(f"ignored, though it forbids what is planned: {constraint}")
+    around = surroundings(settings.environ, settings.project, torch=found.build.torch)
+    known = {warning.code for warning in found.warnings}
+    for problem in around:
+        if problem.code not in known:
+            output.note(problem.message)
+    order = CreateOrder(
+        plan=found,
+        host=question.host,
+        profile=session.profile,
+        catalogue=session.catalogue,
+        carried=carried,
+        companions=question.wish.packages,
+        by_hand=question.wish.by_hand,
+        package_index=session.mirrors.packages,
+        ignored=session.inherited.ignored,
+        around=around,
+    )
+    made = build_environment(order, session.make_ports())
+    said = describe_made(made, order, program=settings.program)
+    if output.is_json:
+        output.say(said)
+        output.print_document(encode_environment(made.environment, session.store))
+    else:
+        output.print(said)
+    if flags.use:
+        _switch_to(made.environment, session)
+    return 0
+
+
+def _switch_to(environment: Environment, session: Session) -> None:
+    from torchenv.actions.switch import use
+    from torchenv.render.switch import describe_switch
+
+    proof = session.profile.smoke.required
+    switched = use(str(environment.number), session.store, session.outside, why="create", proof=proof)
+    # With --json the document on stdout is what was made.
+    say = session.output.say if session.output.is_json else session.output.print
+    say(describe_switch(switched, program=session.settings.program))
+
+
+COMMANDS = {
+    "init": CommandSpec(declare_init, reader(InitFlags), init),
+    "probe": CommandSpec(declare_probe, reader(ProbeFlags), probe),
+    "plan": CommandSpec(declare_plan, read_plan_flags, plan),
+    "create": CommandSpec(declare_create, read_create_flags, create),
+}

@@ -1,0 +1,265 @@
+"""`list`, `show`, `status`, `diff`, `adopt`, `remove`, `prune`, `restore`: what a workspace holds."""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentTypeError
+from datetime import timedelta
+from typing import NamedTuple
+
+from torchenv.cli.gather import explain_irreplaceable, find_environment, rescan_checkpoints
+from torchenv.cli.options import add_environment, add_installer, add_json, add_offline, add_profile
+from torchenv.cli.parser import CommandSpec, Parser, reader
+from torchenv.cli.session import Session, now
+
+
+class ListFlags(NamedTuple):
+    """What `list` takes."""
+
+
+def declare_list(parser: Parser) -> None:
+    """Declare what `list` takes."""
+    add_json(parser, "Print the torchenv.list/1 document")
+
+
+def list_environments(_: ListFlags, session: Session) -> int:
+    """Print what the manifest says; nothing is changed and nothing waits."""
+    manifest = session.store.read()
+    if session.output.is_json:
+        from torchenv.workspace.records import as_json
+
+        environments = [as_json(environment) for environment in manifest.environments]
+        document = {"schema": "torchenv.list/1", "current": manifest.current, "environments": environments}
+        session.output.print_document(document)
+        return 0
+    from torchenv.render.environment import describe_list
+
+    none = f"no environments in {session.settings.root} yet: make one with `torchenv create`"
+    session.output.print(describe_list(manifest) or none)
+    return 0
+
+
+class ShowFlags(NamedTuple):
+    """What `show` takes."""
+
+    environment: str | None
+
+
+def declare_show(parser: Parser) -> None:
+    """Declare what `show` takes."""
+    add_environment(parser)
+    add_json(parser)
+
+
+def show(flags: ShowFlags, session: Session) -> int:
+    """Print what is recorded of one environment."""
+    from torchenv.render.environment import describe_show, encode_environment
+
+    environment = find_environment(flags.environment, session, removed=True)
+    session.output.show(
+        lambda: describe_show(environment, session.store),
+        lambda: encode_environment(environment, session.store),
+    )
+    return 0
+
+
+class StatusFlags(NamedTuple):
+    """What `status` takes."""
+
+
+def declare_status(parser: Parser) -> None:
+    """Declare what `status` takes."""
+    add_json(parser, "Print the torchenv.status/1 document")
+
+
+def status(_: StatusFlags, session: Session) -> int:
+    """Look and tell; nothing is changed."""
+    from torchenv.actions.status import status as look
+    from torchenv.render.status import describe_status, encode_status
+
+    settings = session.settings
+    runs = rescan_checkpoints(session, record=False).runs
+    found = look(session.store, settings.environ, settings.project, session.running, runs)
+    session.output.show(
+        lambda: describe_status(found, settings.root), lambda: encode_status(found, settings.root)
+    )
+    return 0
+
+
+class DiffFlags(NamedTuple):
+    """What `diff` takes."""
+
+    before: str
+    after: str
+
+
+def declare_diff(parser: Parser) -> None:
+    """Declare what `diff` takes."""
+    parser.add_argument("before", metavar="ENV", help="Number, name or torch version")
+    parser.add_argument("after", metavar="ENV", help="Environment to compare it with")
+    add_json(parser, "Print the torchenv.diff/1 document")
+
+
+def diff(flags: DiffFlags, session: Session) -> int:
+    """Compare packages, backend and interpreter."""
+    from torchenv.actions.diff import diff as compare
+    from torchenv.render.status import describe_diff, encode_diff
+
+    before = find_environment(flags.before, session, removed=True)
+    after = find_environment(flags.after, session, removed=True)
+    differences = compare(before, after, session.store)
+    session.output.show(
+        lambda: describe_diff(differences) or f"environments {before} and {after} hold the same",
+        lambda: encode_diff(before, after, differences),
+    )
+    return 0
+
+
+class AdoptFlags(NamedTuple):
+    """What `adopt` takes."""
+
+    path: str
+
+
+def declare_adopt(parser: Parser) -> None:
+    """Declare what `adopt` takes."""
+    parser.add_argument("path", metavar="PATH", help="Directory of a venv or a conda environment")
+
+
+def adopt(flags: AdoptFlags, session: Session) -> int:
+    """Record it and print its number."""
+    from torchenv.actions.adopt import adopt as record
+
+    environment = record(session.settings.cwd / flags.path, session.catalogue, session.make_ports())
+    session.output.say(f"recorded {environment.path} as environment {environment}; it is only read")
+    session.output.print(str(environment.number))
+    return 0
+
+
+class RemoveFlags(NamedTuple):
+    """What `remove` takes."""
+
+    environments: list[str]
+    force: bool
+
+
+def declare_remove(parser: Parser) -> None:
+    """Declare what `remove` takes."""
+    parser.add_argument("environments", nargs="+", metavar="ENV", help="Number, name or torch version")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="Remove even if it is the rollback target, or could not be rebuilt",
+    )
+    add_offline(parser, "Do not check whether it could be rebuilt")
+
+
+def remove(flags: RemoveFlags, session: Session) -> int:
+    """Remove them all, or say why one must stay."""
+    from torchenv.actions.remove import remove as delete
+
+    for environment in delete(
+        flags.environments,
+        session.store,
+        session.running,
+        explain_irreplaceable(session, force=flags.force),
+        force=flags.force,
+    ):
+        session.output.print(
+            f"removed environment {environment}; rebuild it with `torchenv restore {environment.number}`"
+        )
+    return 0
+
+
+class PruneFlags(NamedTuple):
+    """What `prune` takes."""
+
+    keep: int | None
+    older_than: timedelta | None
+    dry_run: bool
+    force: bool
+
+
+def declare_prune(parser: Parser) -> None:
+    """Declare what `prune` takes."""
+    parser.add_argument(
+        "--keep",
+        type=_parse_count,
+        metavar="N",
+        help="Keep the newest N (default: 2, unless an age is given)",
+    )
+    parser.add_argument(
+        "--older-than", type=_parse_age, metavar="30d", help="Remove only those not used for so long"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="Show what would be removed")
+    parser.add_argument("--force", action="store_true", help="Remove even those that could not be rebuilt")
+    add_offline(parser, "Do not check whether they could be rebuilt")
+
+
+def prune(flags: PruneFlags, session: Session) -> int:
+    """Remove what may go, and say why the rest stays."""
+    from torchenv.actions.remove import Pruning
+    from torchenv.actions.remove import prune as delete
+    from torchenv.render.status import describe_pruned
+
+    pruned = delete(
+        Pruning.of(flags.keep, flags.older_than, now()),
+        session.store,
+        session.running,
+        explain_irreplaceable(session, force=flags.force),
+        dry_run=flags.dry_run,
+    )
+    session.output.print(describe_pruned(pruned, dry_run=flags.dry_run))
+    return 0
+
+
+class RestoreFlags(NamedTuple):
+    """What `restore` takes."""
+
+    environment: str
+
+
+def declare_restore(parser: Parser) -> None:
+    """Declare what `restore` takes."""
+    add_environment(parser, required=True)
+    add_offline(parser)
+    add_installer(parser)
+    add_profile(parser, "Profile whose `[install]` counts")
+
+
+def restore(flags: RestoreFlags, session: Session) -> int:
+    """Build it, and print its new number."""
+    from torchenv.actions.restore import restore as rebuild
+
+    head = None if session.settings.is_offline else session.head
+    restored = rebuild(flags.environment, session.make_ports(), head)
+    session.output.say(f"rebuilt {flags.environment} as environment {restored}: {restored.path}")
+    session.output.print(str(restored.number))
+    return 0
+
+
+def _parse_count(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise ArgumentTypeError(f"`{text}` is not a number")
+    return int(text)
+
+
+def _parse_age(text: str) -> timedelta:
+    from torchenv.profile.model import duration
+
+    age = duration(text)
+    if age is None:
+        raise ArgumentTypeError(f"`{text}` is not a length of time such as 30d or 12h")
+    return age
+
+
+COMMANDS = {
+    "list": CommandSpec(declare_list, reader(ListFlags), list_environments),
+    "show": CommandSpec(declare_show, reader(ShowFlags), show),
+    "status": CommandSpec(declare_status, reader(StatusFlags), status),
+    "diff": CommandSpec(declare_diff, reader(DiffFlags), diff),
+    "adopt": CommandSpec(declare_adopt, reader(AdoptFlags), adopt),
+    "remove": CommandSpec(declare_remove, reader(RemoveFlags), remove),
+    "prune": CommandSpec(declare_prune, reader(PruneFlags), prune),
+    "restore": CommandSpec(declare_restore, reader(RestoreFlags), restore),
+}

@@ -1,0 +1,502 @@
+"""`lock`, `sync`, `fetch`, `export`: what a team locks once, built on each of its machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from torchenv.cli.gather import read_host, read_hosts
+from torchenv.cli.options import (
+    add_catalogue,
+    add_hosts,
+    add_installer,
+    add_json,
+    add_offline,
+    add_only_wheels,
+    add_profile,
+)
+from torchenv.cli.parser import CommandSpec, Parser, reader
+from torchenv.cli.project import OWN_CATALOGUE, Project
+from torchenv.cli.session import Session, read_text, write_text
+from torchenv.errors import InputError
+from torchenv.lockfile.lockset import FILE, Decided, LockSet
+
+if TYPE_CHECKING:
+    from torchenv.actions.create import CreateOutcome
+    from torchenv.actions.lock import Locked, LockOrder
+    from torchenv.actions.ports import Ports
+    from torchenv.lockfile.lock import Lock
+    from torchenv.lockfile.lockset import LockedTarget
+    from torchenv.packages import CarriedPackages
+    from torchenv.plan.targets import Fit
+    from torchenv.workspace.records import Environment
+
+FOUND_SOMETHING = 1
+NOTHING_SUITS = 3
+
+
+class LockFlags(NamedTuple):
+    """What `lock` takes; an `upgrade` of True is of all packages."""
+
+    check: bool
+    upgrade: list[str | bool]
+    mirror: str | None
+    dry_run: bool
+    host: list[str]
+
+
+def declare_lock(parser: Parser) -> None:
+    """Declare what `lock` takes."""
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--check", action="store_true", help="Only report what has drifted (uses no network)")
+    how.add_argument(
+        "--upgrade",
+        metavar="PKG",
+        nargs="?",
+        const=True,
+        action="append",
+        default=[],
+        help="Allow newer versions of PKG, or of all packages",
+    )
+    how.add_argument("--mirror", metavar="URL", help="Rewrite all addresses to URL/whl and URL/simple")
+    parser.add_argument("--dry-run", action="store_true", help="Show what would change and write nothing")
+    add_hosts(parser, "Add the target that the machine in FILE needs")
+    add_only_wheels(parser)
+    add_profile(parser, "Profile to lock (default: torchenv.toml)")
+    add_catalogue(parser)
+    add_json(parser)
+
+
+def lock(flags: LockFlags, session: Session) -> int:
+    """Check, rewrite to a mirror, or lock."""
+    project = Project.of(session)
+    if not (flags.check or flags.dry_run):
+        _refuse_foreign_catalogue(project)
+    if flags.check:
+        return _check(project, session)
+    if flags.mirror:
+        return _rewrite_to_mirror(project, flags.mirror, session, written=not flags.dry_run)
+    return _lock(_add_hosts(project, flags.host, session), flags, session)
+
+
+def _refuse_foreign_catalogue(project: Project) -> None:
+    """A lock is made from what the project commits: another catalogue may only be looked through."""
+    committed = project.directory / OWN_CATALOGUE
+    if project.named not in (None, committed):
+        hint = f"commit it as {committed}, or add --dry-run to see what it would decide"
+        raise InputError(f"`{project.named}` is not a catalogue of this project", hint=hint)
+
+
+def _check(project: Project, session: Session) -> int:
+    found = project.lock_set
+    nothing = [f"{FILE} does not exist: nothing is locked yet"]
+    drifted = nothing if found is None else _find_drift(found, project, session)
+    session.output.show(
+        lambda: "\n".join(drifted) or "lock files are up to date",
+        lambda: {"schema": "torchenv.lock-check/1", "drift": drifted},
+    )
+    return FOUND_SOMETHING if drifted else 0
+
+
+def _find_drift(found: LockSet, project: Project, session: Session) -> list[str]:
+    from torchenv.lockfile.lockset import drift
+
+    def now() -> dict[str, Decided]:
+        from torchenv.actions.lock import decide_targets, decision
+
+        order = _order(project, [], session)
+        return {name: decision(plan) for name, plan in decide_targets(order).items()}
+
+    if project.wish != found.wanted:
+        # What was locked is no longer read; what is new may be no profile at all, which is no drift.
+        _ = project.profile
+    return list(drift(found, project.wish, content=project.content, now=now))
+
+
+def _add_hosts(project: Project, files: list[str], session: Session) -> Project:
+    """Return the project with the targets that the named hosts need, written only with the locks."""
+    if not files:
+        return project
+    from torchenv.actions.lock import add_targets
+    from torchenv.plan.fleet import fleet
+    from torchenv.plan.targets import wish_of
+
+    wish = wish_of(project.profile, torch_index=session.mirrors.torch)
+    found = fleet(read_hosts(files, session), wish, project.catalogue)
+    for member in found.unserved:
+        session.output.note(f"no target serves {member.name}: {member.reason}")
+    needed = found.list_missing_targets(project.profile)
+    for target in needed:
+        session.output.say(
+            f"added target {target.name}: {target.platform}, Python {target.python}, {target.backend}"
+        )
+    return replace(project, text=add_targets(project.text, needed)) if needed else project
+
+
+def _lock(project: Project, flags: LockFlags, session: Session) -> int:
+    from torchenv.actions.lock import lock as make_locks
+    from torchenv.actions.lock import write
+    from torchenv.system.disk import Disk
+
+    order = _order(project, flags.upgrade, session, builds=not flags.dry_run)
+    locked = make_locks(order, session.make_installer(), session.output.say)
+    for note in locked.notes():
+        session.output.note(note)
+    if not flags.dry_run:
+        disk = Disk()
+        if project.path is not None and project.text != read_text(project.path, "the profile"):
+            disk.put(project.path, project.text)
+        removed = tuple(sorted(order.before.keys() - locked.locks.keys()))
+        write(project.directory, locked, removed, disk)
+    return _show_locked(locked, dict(order.before), session, written=not flags.dry_run)
+
+
+def _rewrite_to_mirror(project: Project, mirror_root: str, session: Session, *, written: bool) -> int:
+    """Rewrite the locks there are to a mirror that has the same files."""
+    from torchenv.actions.lock import Locked, write
+    from torchenv.actions.sources import Mirror, at_mirror
+    from torchenv.system.addresses import TorchIndex
+    from torchenv.system.disk import Disk
+
+    found, root = project.require_lock_set(), mirror_root.rstrip("/")
+
+    def mirror_of(backend: str | None) -> Mirror:
+        return Mirror(torch=TorchIndex(f"{root}/whl"), packages=f"{root}/simple", backend=backend or "")
+
+    before = {target.name: project.lock(target) for target in found.targets if target.lock}
+    locks = {
+        target.name: at_mirror(before[target.name], mirror_of(target.backend), session.fetch)
+        for target in found.targets
+        if target.name in before
+    }
+    targets = tuple(
+        replace(target, lock=locks[target.name].digest) if target.name in locks else target
+        for target in found.targets
+    )
+    locked = Locked(set=replace(found, targets=targets), locks=locks)
+    if written:
+        write(project.directory, locked, (), Disk())
+    return _show_locked(locked, before, session, written=written)
+
+
+def _show_locked(locked: Locked, before: dict[str, Lock], session: Session, *, written: bool) -> int:
+    from torchenv.render.lock import describe_locked, encode_locked
+
+    session.output.show(
+        lambda: describe_locked(locked, before, written=written),
+        lambda: encode_locked(locked, before, written=written),
+    )
+    return 0
+
+
+def _order(
+    project: Project, upgrade: list[str | bool], session: Session, *, builds: bool = True
+) -> LockOrder:
+    from packaging.utils import canonicalize_name
+
+    from torchenv.actions.lock import LockOrder
+
+    settings, output, named = session.settings, session.output, session.named_mirrors
+    found = _find_lock_set(project, session)
+    variables = {"TORCHENV_TORCH_INDEX": named.torch, "TORCHENV_PACKAGE_INDEX": named.packages}
+    for name, value in variables.items():
+        if value:
+            advice = f"write it under [index] of {project.source}, so that whoever locks gets the same"
+            output.note(f"{name} is set and its addresses are locked: {advice}")
+    if settings.catalogue is not None and settings.named_catalogue is None:
+        output.note(f"ignoring TORCHENV_CATALOGUE: only {OWN_CATALOGUE} of the project steers a lock")
+    carried = {target.name: project.collect_carried(target) for target in project.profile.targets}
+    _print_notes(carried, session)
+    own = project.own_catalogue
+    return LockOrder(
+        profile=project.profile,
+        wanted=project.wish,
+        carried=carried,
+        catalogue=project.catalogue,
+        own_catalogue=own.name if own else None,
+        torch_index=session.mirrors.torch,
+        package_index=session.mirrors.packages,
+        before=_read_locks(project, found),
+        same=found is not None and found.wanted == project.wish,
+        upgrade=frozenset(canonicalize_name(name) for name in upgrade if isinstance(name, str)),
+        upgrade_all=True in upgrade,
+        builds=builds,
+    )
+
+
+def _print_notes(carried: Mapping[str, CarriedPackages], session: Session) -> None:
+    """Print once what is not obeyed; raises `InputError` for what nobody else could install."""
+    for note in dict.fromkeys(note for packages in carried.values() for note in packages.notes):
+        if note.code == "local":
+            hint = "publish it on an index, or list its folder under [packages] editable"
+            raise InputError(note.message.partition(": install it")[0], hint=hint)
+        session.output.note(note.message)
+
+
+def _find_lock_set(project: Project, session: Session) -> LockSet | None:
+    """Return what ties the locks there are; one that cannot be read is made again from them."""
+    try:
+        return project.lock_set
+    except InputError as error:
+        session.output.note(
+            f"{error.message}: it is rebuilt from {project.source} and the locks, whose pins stay"
+        )
+        return None
+
+
+def _read_locks(project: Project, found: LockSet | None) -> dict[str, Lock]:
+    """Return the locks there are, however they came to be as they are: their pins stay where they fit."""
+    names = dict.fromkeys(target.name for target in project.profile.targets)
+    names |= dict.fromkeys(target.name for target in found.targets if target.lock) if found else {}
+    locks = ((name, project.read_lock(name)) for name in names)
+    return {name: held for name, held in locks if held is not None}
+
+
+class SyncFlags(NamedTuple):
+    """What `sync` takes."""
+
+    target: str | None
+    use: bool
+    wheels: str | None
+    host: list[str]
+    dry_run: bool
+
+
+def declare_sync(parser: Parser) -> None:
+    """Declare what `sync` takes."""
+    parser.add_argument("target", nargs="?", help="Target to build (default: the one for this machine)")
+    parser.add_argument("--use", action="store_true", help="Switch to the environment at the end")
+    add_offline(parser)
+    parser.add_argument(
+        "--wheels", metavar="DIR", help="Take all files from DIR, where `torchenv fetch` put them"
+    )
+    add_installer(parser)
+    add_hosts(parser, "Only show which target the machine in each FILE would take")
+    parser.add_argument("--dry-run", action="store_true", help="Stop after the decision")
+    add_profile(parser, "Profile that was locked (default: torchenv.toml)")
+    add_catalogue(parser)
+    add_json(parser, "Print what `torchenv show --json` prints of the environment")
+
+
+def sync(flags: SyncFlags, session: Session) -> int:
+    """Choose the target for this machine, look whether it is built already; else build and prove it."""
+    from torchenv.actions.built import find_built
+
+    project = Project.of(session)
+    locked = project.require_lock_set()
+    _note_drift(locked, project, session)
+    if flags.host:
+        return _tell_of_hosts(locked, project, flags, session)
+    fit = _choose_target(locked, project, flags, session)
+    # Read first: a lock that was changed since builds nothing, whatever stands already.
+    found = project.lock(fit.target)
+    environment = find_built({found.digest}, session.store.read(), session.store)
+    if environment is None:
+        ports = _make_ports(found, fit.target, flags, session)
+        if not flags.dry_run:
+            made = _build(fit, found, project, ports, session, by_hand=flags.target is not None)
+            return _finish(made.environment, flags, session, made=made.new)
+    if flags.dry_run:
+        return _describe_dry_run(fit, environment, session)
+    assert environment is not None
+    return _finish(environment, flags, session, made=False)
+
+
+def _describe_dry_run(fit: Fit, environment: Environment | None, session: Session) -> int:
+    target = fit.target
+    built = (
+        f"target {target} would be built from {target.file}"
+        if environment is None
+        else f"target {target} is built already: environment {environment}"
+    )
+    session.output.show(
+        lambda: built,
+        lambda: {
+            **fit.plan.to_document(),
+            "target": target.name,
+            "number": environment and environment.number,
+        },
+    )
+    return 0
+
+
+def _note_drift(locked: LockSet, project: Project, session: Session) -> None:
+    # What was locked is built all the same, even where a file that the profile names is not at hand.
+    with suppress(InputError):
+        if locked.wanted != project.wish:
+            changed = "the profile has changed since it was locked, and the lock files are built as they are"
+            session.output.note(f"{changed}: see what changed with `torchenv lock --check`")
+
+
+def _tell_of_hosts(locked: LockSet, project: Project, flags: SyncFlags, session: Session) -> int:
+    """Print which target each of the named machines would take; nothing is built."""
+    from torchenv.actions.sync import choose_for_hosts
+    from torchenv.plan import Question
+    from torchenv.plan.targets import wish_of
+    from torchenv.render.sync import describe_nodes, encode_nodes
+
+    hosts, torch_index = read_hosts(flags.host, session), session.mirrors.torch
+    wish = wish_of(project.profile, torch_index=torch_index)
+    question = Question(host=next(iter(hosts.values())), wish=wish, catalogue=project.catalogue)
+    nodes = choose_for_hosts(locked, question, hosts, flags.target, torch_index=torch_index)
+    session.output.show(lambda: describe_nodes(nodes), lambda: encode_nodes(nodes))
+    return NOTHING_SUITS if any(node.fit is None for node in nodes) else 0
+
+
+def _choose_target(locked: LockSet, project: Project, flags: SyncFlags, session: Session) -> Fit:
+    from torchenv.actions.sync import choose_target
+    from torchenv.plan import Question
+    from torchenv.plan.targets import wish_of
+
+    torch_index = session.mirrors.torch
+    wish = replace(wish_of(project.profile, torch_index=torch_index), offline=session.settings.is_offline)
+    question = Question(host=read_host((), session), wish=wish, catalogue=project.catalogue)
+    return choose_target(locked, question, flags.target, torch_index=torch_index)
+
+
+def _build(
+    fit: Fit, found: Lock, project: Project, ports: Ports, session: Session, *, by_hand: bool
+) -> CreateOutcome:
+    from torchenv.actions.create import CreateOrder, create
+    from torchenv.render.environment import describe_made
+
+    session.output.say(f"target {fit.target}")
+    family = project.catalogue.family & found.versions.keys()
+    order = CreateOrder(
+        plan=fit.plan,
+        host=read_host((), session),
+        profile=project.profile,
+        catalogue=project.catalogue,
+        companions=tuple(sorted(family - {"torch"})),
+        local=tuple(
+            replace(folder, path=str((project.profile_directory / folder.path).resolve()))
+            for folder in found.local
+        ),
+        package_index=session.mirrors.packages,
+        by_hand=by_hand,
+        lock=found,
+        ignored=session.inherited.ignored,
+    )
+    made = create(order, ports)
+    if made.new:
+        session.output.say(describe_made(made, order, program=session.settings.program))
+    return made
+
+
+def _make_ports(found: Lock, target: LockedTarget, flags: SyncFlags, session: Session) -> Ports:
+    """Return the ports, with an installer that takes the files from where the user says they are."""
+    from torchenv.actions.sources import Mirror, at_mirror, from_directory, refuse_vanished
+    from torchenv.installers.moved import RelocatedInstaller
+
+    settings = session.settings
+    ports = session.make_ports(has_wheels=flags.wheels is not None)
+    if flags.wheels is not None:
+        elsewhere = from_directory(found, settings.cwd / flags.wheels)
+        return replace(ports, installer=RelocatedInstaller(ports.installer, lambda _: elsewhere))
+    if settings.is_offline:
+        return ports
+    # The profile's mirrors are in the lock already.
+    named = session.named_mirrors
+    if named.torch or named.packages:
+        mirror = Mirror(torch=named.torch, packages=named.packages, backend=target.backend or "")
+        elsewhere = at_mirror(found, mirror, session.fetch)
+        return replace(ports, installer=RelocatedInstaller(ports.installer, lambda _: elsewhere))
+    refuse_vanished(found, session.fetch, session.output.say)
+    return ports
+
+
+def _finish(environment: Environment, flags: SyncFlags, session: Session, *, made: bool) -> int:
+    if not made:
+        session.output.say(f"environment {environment} is up to date with its lock file: nothing to do")
+    switched = flags.use and _switch_to(environment, session)
+    if session.output.is_json:
+        from torchenv.render.environment import encode_environment
+
+        session.output.print_document(
+            {**encode_environment(environment, session.store), "made": made, "switched": switched}
+        )
+    else:
+        session.output.print(str(environment.number))
+    return 0
+
+
+def _switch_to(environment: Environment, session: Session) -> bool:
+    from torchenv.actions.switch import use
+    from torchenv.render.switch import describe_switch
+
+    proof = session.profile.smoke.required
+    switched = use(str(environment.number), session.store, session.outside, why="sync", proof=proof)
+    if switched.has_moved:
+        session.output.say(describe_switch(switched, program=session.settings.program))
+    return switched.has_moved
+
+
+class FetchFlags(NamedTuple):
+    """What `fetch` takes."""
+
+    target: str
+    directory: str
+
+
+def declare_fetch(parser: Parser) -> None:
+    """Declare what `fetch` takes."""
+    parser.add_argument("target", metavar="TARGET", help="Target whose files are fetched")
+    parser.add_argument("directory", metavar="DIR", help="Directory to put them in")
+
+
+def fetch(flags: FetchFlags, session: Session) -> int:
+    """Fetch them, each proven by its hash."""
+    from torchenv.actions.sources import bring
+
+    project = Project.of(session)
+    target = project.require_lock_set().target(flags.target)
+    directory = session.settings.cwd / flags.directory
+    files = bring(project.lock(target), directory, session.network.download, session.output.say)
+    session.output.say(f"{len(files)} files of target {target} are in {directory}")
+    session.output.say(
+        f"where there is no network: torchenv sync {target.name} --offline --wheels {directory}"
+    )
+    return 0
+
+
+class ExportFlags(NamedTuple):
+    """What `export` takes."""
+
+    dockerfile: str
+    output: str | None
+
+
+def declare_export(parser: Parser) -> None:
+    """Declare what `export` takes."""
+    parser.add_argument("--dockerfile", metavar="TARGET", required=True, help="Target to build in the image")
+    parser.add_argument("-o", "--output", metavar="FILE", help="Write to FILE (default: print it)")
+
+
+def export(flags: ExportFlags, session: Session) -> int:
+    """Write a Dockerfile for a target."""
+    from importlib.metadata import version
+
+    from torchenv.render.dockerfile import dockerfile
+
+    project = Project.of(session)
+    locked = project.require_lock_set()
+    target = locked.target(flags.dockerfile)
+    project.proven(target)
+    text = dockerfile(target, uv=version("uv"))
+    if flags.output is None:
+        session.output.print(text.rstrip("\n"))
+        return 0
+    path = session.settings.cwd / flags.output
+    write_text(path, text)
+    session.output.say(f"wrote {path}; build it in {project.directory}, where {target.file} is")
+    return 0
+
+
+COMMANDS = {
+    "lock": CommandSpec(declare_lock, reader(LockFlags), lock),
+    "sync": CommandSpec(declare_sync, reader(SyncFlags), sync),
+    "fetch": CommandSpec(declare_fetch, reader(FetchFlags), fetch),
+    "export": CommandSpec(declare_export, reader(ExportFlags), export),
+}

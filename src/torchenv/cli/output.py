@@ -1,0 +1,125 @@
+"""The one place that prints: results on stdout, what people read meanwhile on stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
+
+from torchenv.errors import TorchenvError
+
+
+class Output:
+    """The streams of one run. A stream that is closed or full never stops the work: it is remembered.
+
+    With `is_json` results are one JSON document; with `is_quiet` nothing is said but results and errors.
+    `failure` is what kept a result from being written.
+    """
+
+    def __init__(
+        self, stdout: TextIO | None, stderr: TextIO | None, *, is_json: bool = False, is_quiet: bool = False
+    ) -> None:
+        self._stdout, self._stderr = stdout, stderr
+        self.is_json, self.is_quiet = is_json, is_quiet
+        self.failure: OSError | None = None
+        self._has_reader = stdout is not None
+        self._has_document = False
+
+    def print(self, text: str) -> None:
+        """Print a result."""
+        if not self._has_reader or self._stdout is None:
+            return
+        try:
+            print(_make_harmless(text, self._stdout), file=self._stdout)
+        except BrokenPipeError:
+            # Who read it has seen enough; the exit code is still to be earned.
+            self._has_reader = False
+        except OSError as error:
+            self._has_reader, self.failure = False, error
+
+    def print_document(self, document: Mapping[str, Any]) -> None:
+        """Print a document, in ASCII: no encoding of a terminal stands in its way."""
+        import json
+
+        self._has_document = True
+        self.print(json.dumps(document, indent=2))
+
+    def print_written(self, text: str) -> None:
+        """Print a result that is a document of some form already."""
+        self._has_document = True
+        self.print(text)
+
+    def show(self, text: Callable[[], str], document: Callable[[], Mapping[str, Any]]) -> None:
+        """Print a result in the form that was asked for."""
+        if self.is_json:
+            self.print_document(document())
+        else:
+            self.print(text())
+
+    def say(self, text: str) -> None:
+        """Print news for people."""
+        if not self.is_quiet:
+            self._write_news(text)
+
+    def note(self, text: str) -> None:
+        """Print something to know for people."""
+        self.say(f"note: {text}")
+
+    def explain(self, error: TorchenvError) -> None:
+        """Print what went wrong; with `--json` as a document too, unless one is there that says it."""
+        self._write_news(f"error: {error.message}")
+        if error.hint:
+            self._write_news(f"hint: {error.hint}")
+        self.print_failure(error.exit_code, error.message, error.hint)
+
+    def print_failure(self, code: int, message: str, hint: str | None = None) -> None:
+        """Print the document of a failure, where documents are asked for and none was printed."""
+        if self.is_json and not self._has_document:
+            self.print_document(
+                {"schema": "torchenv.error/1", "code": code, "message": message, "hint": hint}
+            )
+
+    def warn(self, text: str) -> None:
+        """Print what people must know even with `--quiet`."""
+        self._write_news(text)
+
+    def progress(self, doing: str) -> Callable[[int, int], None]:
+        """Return what shows a person at a terminal how far something has come, by bytes, on one line."""
+
+        def tell(done: int, total: int) -> None:
+            stream = self._stderr
+            if stream is not None and stream.isatty() and not self.is_quiet and total:
+                end = "\n" if done == total else ""
+                stream.write(f"\r{doing}: {done / total:.0%} of {total / 1e9:.2f} GB{end}")
+                stream.flush()
+
+        return tell
+
+    def flush(self) -> None:
+        """Write out what is still to be written to stdout."""
+        if self._stdout is None or not self._has_reader:
+            return
+        try:
+            self._stdout.flush()
+        except BrokenPipeError:
+            self._has_reader = False
+        except (OSError, ValueError) as error:
+            self._has_reader = False
+            self.failure = error if isinstance(error, OSError) else None
+
+    def _write_news(self, text: str) -> None:
+        if self._stderr is None:
+            return
+        try:
+            print(_make_harmless(text, self._stderr), file=self._stderr)
+        except (OSError, ValueError):
+            # News that nobody reads any more stops no work.
+            self._stderr = None
+
+
+# Everything that may act on a terminal, but for the end of a line and the tab.
+_ACTS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
+
+
+def _make_harmless(text: str, stream: TextIO) -> str:
+    """Write what acts on a terminal as its number; a program gets every name as it is."""
+    return text.translate(_ACTS) if stream.isatty() else text

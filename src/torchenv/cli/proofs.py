@@ -1,0 +1,158 @@
+"""`verify`, `smoke`, `evaluate`: what shows that an environment is as it should be."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torchenv.cli.gather import find_environment, find_working_directory, read_host
+from torchenv.cli.options import add_environment, add_json, add_profile
+from torchenv.cli.parser import CommandSpec, Parser, reader
+from torchenv.cli.session import Session, read_text
+from torchenv.errors import InputError
+from torchenv.workspace.records import Environment
+
+FOUND_SOMETHING = 1
+
+
+class VerifyFlags(NamedTuple):
+    """What `verify` takes."""
+
+    environment: str | None
+
+
+def declare_verify(parser: Parser) -> None:
+    """Declare what `verify` takes."""
+    add_environment(parser)
+    add_json(parser, "Print the torchenv.verify/1 document")
+
+
+def verify(flags: VerifyFlags, session: Session) -> int:
+    """Read every file, and list what is not as it was."""
+    from torchenv.actions.verify import verify_environment
+    from torchenv.render.status import encode_findings
+
+    environment = find_environment(flags.environment, session)
+    findings = verify_environment(environment, session.store, session.output.progress("reading"))
+    session.output.show(
+        lambda: "\n".join(map(str, findings)) or f"environment {environment} unchanged",
+        lambda: encode_findings(environment, findings),
+    )
+    return FOUND_SOMETHING if findings else 0
+
+
+class SmokeFlags(NamedTuple):
+    """What `smoke` takes."""
+
+    environment: str | None
+
+
+def declare_smoke(parser: Parser) -> None:
+    """Declare what `smoke` takes."""
+    add_environment(parser)
+    add_profile(parser, "Profile whose commands run (default: torchenv.toml, else `default`)")
+    add_json(parser)
+
+
+def smoke(flags: SmokeFlags, session: Session) -> int:
+    """Try it, record it as proven or failed, and print every step."""
+    from platform import node
+
+    from torchenv.actions.smoke import Trial
+    from torchenv.actions.smoke import smoke as prove
+    from torchenv.render.proofs import describe_smoke, encode_smoke
+
+    environment = find_environment(flags.environment, session)
+    trial = Trial(
+        environment=environment,
+        smoke=session.profile.smoke,
+        packages=_list_required_imports(session, environment),
+        catalogue=session.catalogue,
+        host=read_host((), session),
+        node=node(),
+        directory=find_working_directory(session),
+        environ=session.settings.environ,
+    )
+    smoked = prove(trial, session.make_ports())
+    session.output.show(lambda: describe_smoke(smoked), lambda: encode_smoke(smoked))
+    return 0 if smoked.proof.passed else FOUND_SOMETHING
+
+
+def _list_required_imports(session: Session, environment: Environment) -> tuple[str, ...]:
+    """Name the distributions that the profile asks for on this system and in this Python."""
+    from packaging.requirements import Requirement
+
+    from torchenv.environment.inspect import canonical
+    from torchenv.packages import of_profile
+
+    profile = session.profile
+    carried = of_profile(
+        profile.packages,
+        f"profile {profile.name}",
+        find_working_directory(session),
+        read_text,
+        session.catalogue,
+    )
+    asked = [Requirement(carry.requirement) for carry in (*carried.family, *carried.requirements)]
+    python = environment.python.version
+    inside = {"python_full_version": python, "python_version": ".".join(python.split(".")[:2])}
+    names = [wanted.name for wanted in asked if wanted.marker is None or wanted.marker.evaluate(inside)]
+    return tuple(dict.fromkeys(map(canonical, (*profile.torch.packages, *names))))
+
+
+class EvaluateFlags(NamedTuple):
+    """What `evaluate` takes."""
+
+    environment: str | None
+    against: str | None
+
+
+def declare_evaluate(parser: Parser) -> None:
+    """Declare what `evaluate` takes."""
+    parser.add_argument(
+        "environment", nargs="?", metavar="ENV", help="New environment (default: the active environment)"
+    )
+    parser.add_argument(
+        "--against", metavar="ENV", help="Old environment (default: the active one, else the previous one)"
+    )
+    add_profile(parser, "Profile whose commands run (default: torchenv.toml, else `default`)")
+    add_json(parser)
+
+
+def evaluate(flags: EvaluateFlags, session: Session) -> int:
+    """Run the profile's evaluation in both, and print the metrics side by side."""
+    from platform import node
+
+    from torchenv.actions.evaluate import Comparison
+    from torchenv.actions.evaluate import evaluate as compare
+    from torchenv.render.proofs import describe_evaluation, encode_evaluation
+
+    new = find_environment(flags.environment, session)
+    comparison = Comparison(
+        old=_find_old(flags.against, new, session),
+        new=new,
+        evaluation=session.profile.evaluation,
+        directory=find_working_directory(session),
+        environ=session.settings.environ,
+        node=node(),
+    )
+    evaluated = compare(comparison, session.make_ports())
+    session.output.show(lambda: describe_evaluation(evaluated), lambda: encode_evaluation(evaluated))
+    return 0 if evaluated.has_passed else FOUND_SOMETHING
+
+
+def _find_old(named: str | None, new: Environment, session: Session) -> Environment:
+    manifest = session.store.read()
+    old = manifest.find(named) if named else manifest.active
+    if named is None and old == new:
+        old = manifest.rollback_target(lambda _: True)
+    if old is None or old == new:
+        hint = "name another one: `torchenv evaluate ENV --against ENV`"
+        raise InputError(f"there is nothing to compare environment {new} with", hint=hint)
+    return old
+
+
+COMMANDS = {
+    "verify": CommandSpec(declare_verify, reader(VerifyFlags), verify),
+    "smoke": CommandSpec(declare_smoke, reader(SmokeFlags), smoke),
+    "evaluate": CommandSpec(declare_evaluate, reader(EvaluateFlags), evaluate),
+}
