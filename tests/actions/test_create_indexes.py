@@ -50,8 +50,7 @@ def test_that_this_build_is_taken_and_how_large_it_is_is_said_with_the_plan(work
     )
     (message,) = (each.message for each in order.plan.warnings if each.code == "package-index")
     assert message == (
-        "PyTorch's index cannot be reached:"
-        " the package index's cu132 build is taken, about 2.8 GiB to download"
+        "PyTorch's index cannot be reached: using the package index's cu132 build, about 2.8 GiB to download"
     )
     assert order.plan.build is not None
     assert order.plan.build.requirements == ("torch==2.15.0",)

@@ -52,7 +52,7 @@ def terminal(tmp_path: Path) -> Terminal:
         ("create --devices one", "--devices `one` is not a list of numbers\nhint: write --devices 0,1"),
         (
             "create --devices 3",
-            "--devices 3 names no device of this host\nhint: it has 0 (NVIDIA GeForce RTX 4090)",
+            "--devices 3 names no device of this host\nhint: name some of 0 (NVIDIA GeForce RTX 4090)",
         ),
         (
             "create --capability ada",

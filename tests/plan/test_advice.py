@@ -16,8 +16,8 @@ from torchenv.plan.values import Advice
 RTX_4090 = ("NVIDIA GeForce RTX 4090", "8.9")
 FITS = "torch 2.15.0 (cu132) suits the NVIDIA GeForce RTX 4090 with driver 580.95.05"
 
-KEPT = "runs/a/step-100 is kept for 2.14.1+cu130"
-COSTS = "a step back costs what was trained since"
+KEPT = "runs/a/step-100 is protected for 2.14.1+cu130"
+COSTS = "rolling back loses the work since then"
 
 
 def advice(host: Host, known: Known | None = None, *, distributed: bool = False) -> Advice:
@@ -33,27 +33,27 @@ def using(torch: str, host: Host | None = None) -> Host:
 
 def test_a_current_card_and_driver_upgrade_now_in_a_clean_environment() -> None:
     assert advice(using("2.14.1+cu130")) == Advice(
-        "upgrade", (f"{FITS}, in a clean environment; 2.14.1+cu130 is kept beside it",)
+        "upgrade", (f"{FITS}, in a new environment; 2.14.1+cu130 stays beside it",)
     )
 
 
 def test_nothing_in_use_is_nothing_to_lose() -> None:
     assert advice(recorded("cpu-only-linux")) == Advice(
-        "upgrade", ("torch 2.15.0 (cpu) suits this machine, and nothing is in use that could be lost",)
+        "upgrade", ("torch 2.15.0 (cpu) suits this machine, and no environment is active yet",)
     )
 
 
 def test_below_a_floor_the_line_that_still_fits_is_named() -> None:
     found = advice(using("2.14.1+cu126", recorded("v100-driver-580")))
     assert found.verdict == "stay"
-    assert found.reasons[-1] == "torch 2.14.1 (cu126) still fits this machine"
+    assert found.reasons[-1] == "torch 2.14.1 (cu126) still suits this machine"
 
 
 @pytest.mark.parametrize(
     ("torch", "said"),
     [
-        ("2.15.0+cu132", "torch 2.15.0+cu132 is in use already"),
-        ("2.16.0+cu140", "torch 2.16.0+cu140 is in use and newer than what is planned"),
+        ("2.15.0+cu132", "torch 2.15.0+cu132 is active already"),
+        ("2.16.0+cu140", "torch 2.16.0+cu140 is active, and newer than what is planned"),
     ],
 )
 def test_who_has_it_or_a_newer_one_stays(torch: str, said: str) -> None:
@@ -66,8 +66,8 @@ def test_a_long_training_waits_for_a_new_line_of_checkpoints_and_keeps_one_first
         (
             FITS,
             "distributed checkpoints saved by 2.15.0 cannot be read by 2.14.1+cu130",
-            "wait until a new line of checkpoints can start, and start it there",
-            "no checkpoint that 2.14.1+cu130 reads is kept: keep one first with `torchenv checkpoints keep`",
+            "upgrade when you next start a run",
+            "no checkpoint that 2.14.1+cu130 reads is protected: run `torchenv checkpoints keep` first",
         ),
     )
 
@@ -85,7 +85,7 @@ def test_a_long_training_waits_for_a_new_line_of_checkpoints_and_keeps_one_first
             timedelta(days=7),
             (
                 f"{KEPT}, 9 days old: {COSTS}",
-                "the profile wants one no older than 7 days: keep a newer one first",
+                "the profile wants one no older than 7 days: protect a newer one first",
             ),
         ),
     ],
@@ -99,7 +99,7 @@ def test_what_is_kept_says_what_a_step_back_would_cost(
 
 def test_code_that_the_release_breaks_is_mended_first() -> None:
     assert advice(using("2.14.1+cu130"), Known(findings={"error": 1, "warning": 4})) == Advice(
-        "stay", (FITS, "the audit found 1 error: mend this code first")
+        "stay", (FITS, "the audit found 1 error: fix this code first")
     )
 
 

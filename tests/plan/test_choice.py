@@ -88,14 +88,14 @@ def test_the_flag_fills_in_only_what_the_machine_does_not_say() -> None:
 def test_a_backend_by_name_vouches_for_what_is_unknown_with_a_warning() -> None:
     plan = planned("unknown-card-driver-580", backends=("cu132",), by_hand=True)
     assert choice(plan) == "2.15.0-cu132-py3.12"
-    assert warned(plan)["vouched"].endswith("that cu132 serves it is taken on your word")
+    assert warned(plan)["vouched"].endswith("not checked, because you chose cu132 by --backend")
 
 
 def test_a_backend_by_name_never_overrules_a_proven_refusal() -> None:
     plan = planned(linux(nvidia=nvidia("580.95.05", GTX_1060)), backends=("cu132",), by_hand=True)
     assert plan.outcome is Outcome.BLOCKED
     assert plan.hint is not None
-    assert "without the restriction to cu132, torch 2.14.1 (cu126) suits" in plan.hint
+    assert "leave out the restriction to cu132: torch 2.14.1 (cu126) suits" in plan.hint
 
 
 def test_a_profile_that_restricts_backends_vouches_for_nothing() -> None:
@@ -133,7 +133,7 @@ def test_naming_no_device_of_the_host_is_wrong_input() -> None:
     with pytest.raises(InputError) as caught:
         planned("rtx-4090-driver-580", devices=(7,))
     assert caught.value.message == "--devices 7 names no device of this host"
-    assert caught.value.hint == "it has 0 (NVIDIA GeForce RTX 4090)"
+    assert caught.value.hint == "name some of 0 (NVIDIA GeForce RTX 4090)"
 
 
 IGPU = AmdDevice(index=0, name="AMD Radeon Graphics", gfx="gfx1036", integrated=True)
@@ -178,7 +178,7 @@ def test_an_override_on_a_chip_that_nothing_serves_stops_unless_it_is_accepted()
     accepted = planned(linux(amd=amd(part)), accept_override=True)
     assert choice(accepted) == "2.15.0-rocm7.14-py3.12"
     assert warned(accepted)["override-accepted"] == (
-        "Radeon 820M (gfx1153) runs as gfx1100, which nobody supports"
+        "Radeon 820M (gfx1153) runs as gfx1100, which is unsupported"
     )
 
 
@@ -310,7 +310,7 @@ def test_the_package_index_build_that_is_taken_is_not_among_those_passed_over() 
     assert rejected == dict.fromkeys(others, "index-unreachable")
     assert [each.message for each in plan.warnings if each.code == "package-index"] == [
         (
-            "PyTorch's index cannot be reached: the package index's cu132 build is taken,"
+            "PyTorch's index cannot be reached: using the package index's cu132 build,"
             " which computes on the CPU here, about 2.8 GiB to download"
         ),
     ]

@@ -148,7 +148,7 @@ def test_a_machine_that_nothing_serves_is_told_what_would() -> None:
     row = found.to_document()["hosts"][1]
     assert (row["outcome"], row["torch"], row["target"]) == ("blocked", None, None)
     assert row["opens"] == (
-        "torch 2.13.0 (cu129) would serve: `torchenv create 2.13.0`; driver 580 or newer opens torch 2.15"
+        "take torch 2.13.0 (cu129) with `torchenv create 2.13.0`; driver 580 or newer opens torch 2.15"
     )
 
 

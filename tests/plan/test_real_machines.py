@@ -113,7 +113,7 @@ def test_a_v100_is_told_in_two_lines_why_it_gets_the_line_before() -> None:
     assert "\n".join(plan.why) == (
         "torch 2.15.0 (cu132): has no kernels for Tesla V100-SXM2-32GB (compute capability 7.0); "
         "its code starts at 7.5\n"
-        "torch 2.14.1 (cu126) serves it, and nothing newer does"
+        "torch 2.14.1 (cu126) is the newest release that supports it"
     )
     assert plan.build is not None
     assert plan.build.requirements == ("torch==2.14.1+cu126",)
@@ -124,13 +124,13 @@ def test_an_old_driver_is_told_which_one_opens_the_release() -> None:
     plan = planned("h100-driver-550")
     assert plan.why == (
         "torch 2.15.0 (cu132): needs driver 580 or newer, this host has 550.54.15",
-        "torch 2.14.1 (cu126) serves it, and nothing newer does; driver 580 or newer opens torch 2.15",
+        "torch 2.14.1 (cu126) is the newest release that supports it; driver 580 or newer opens torch 2.15",
     )
 
 
 def test_a_blackwell_card_with_an_old_driver_is_shown_the_older_release_and_the_driver() -> None:
     assert planned("rtx-5090-driver-570").hint == (
-        "torch 2.13.0 (cu129) would serve: `torchenv create 2.13.0`; driver 580 or newer opens torch 2.15"
+        "take torch 2.13.0 (cu129) with `torchenv create 2.13.0`; driver 580 or newer opens torch 2.15"
     )
 
 
@@ -181,8 +181,9 @@ def test_building_from_source_is_named_for_cards_that_lost_their_kernels() -> No
 
 def test_a_mac_below_14_is_shown_the_last_that_installs_and_the_last_with_mps() -> None:
     assert planned("m2-macos-13").hint == (
-        "torch 2.11.0 is the newest that installs here, for the CPU: `torchenv create 2.11.0 --accept-cpu`; "
-        "torch 2.8.0 is the newest with MPS here: `torchenv create 2.8.0`"
+        "take torch 2.11.0, the newest that installs here, for the CPU with"
+        " `torchenv create 2.11.0 --accept-cpu`;"
+        " take torch 2.8.0, the newest with MPS here, with `torchenv create 2.8.0`"
     )
     assert choice(planned("m2-macos-13", "2.11.0", accept_cpu=True)) == "2.11.0-cpu-py3.12"
     assert choice(planned("m2-macos-13", "2.8.0")) == "2.8.0-cpu-py3.12"
@@ -195,8 +196,7 @@ def test_an_intel_mac_is_told_when_its_wheels_ended() -> None:
 
 def test_a_host_without_a_device_is_told_how_to_plan_for_another_machine() -> None:
     assert warned(planned("login-node"))["no-device"] == (
-        "no device visible: this plan is for the CPU; for the machine that it will run on, "
-        "give --backend (and --capability)"
+        "No GPU found, so this is a CPU plan. For a GPU machine: --backend cu132 (and --capability)"
     )
 
 
@@ -204,7 +204,7 @@ def test_a_backend_by_name_plans_for_the_machine_it_will_run_on_unproven() -> No
     plan = planned("login-node", backends=("cu132",), by_hand=True)
     assert plan.build is not None
     assert (plan.build.name, plan.build.unproven) == ("2.15.0-cu132-py3.12", True)
-    assert warned(plan)["unproven"].startswith("no NVIDIA device is visible here")
+    assert warned(plan)["unproven"].startswith("no NVIDIA GPU found")
 
 
 def test_a_capability_alone_plans_for_an_nvidia_machine() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -185,11 +185,13 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something about this machine that a person should know or mend."""
+    """Something about this machine that a person should know or fix; `vendor` whose devices it is about."""
 
     code: str
     source: str
     message: str
+    # Where it comes from says it already, so two problems do not differ by it.
+    vendor: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -418,4 +420,5 @@ def _evidence(table: Table) -> Evidence:
 
 
 def _problem(table: Table) -> Problem:
-    return Problem(table.get("code", str), table.get("source", str), table.get("message", str))
+    code, source, message = (table.get(key, str) for key in ("code", "source", "message"))
+    return Problem(code, source, message, vendor=table.maybe("vendor", str))

@@ -16,23 +16,23 @@ def advise(ask: Question, outcome: Outcome, build: Build | None, why: tuple[str,
     """Weigh a decision against what is in use, the code and the checkpoints that hang on it."""
     if build is None:
         return Advice(STAY, why)
-    new, active = build.release.version, ask.host.active
+    new, active = build.release.version, ask.in_use
     old = active.torch if active else None
     if outcome is Outcome.FALLBACK:
-        return Advice(STAY, (*why, f"torch {new} ({build.backend.tag}) still fits this machine"))
+        return Advice(STAY, (*why, f"torch {new} ({build.backend.tag}) still suits this machine"))
     if old is not None and old.base_version == new.base_version:
-        return Advice(STAY, (f"torch {old} is in use already",))
+        return Advice(STAY, (f"torch {old} is active already",))
     if old is not None and old > new:
-        return Advice(STAY, (f"torch {old} is in use and newer than what is planned",))
+        return Advice(STAY, (f"torch {old} is active, and newer than what is planned",))
     fits = f"torch {new} ({build.backend.tag}) suits {_machine(ask, build)}"
     if errors := ask.known.findings.get("error", 0):
-        return Advice(STAY, (fits, f"the audit found {_count(errors, 'error')}: mend this code first"))
+        return Advice(STAY, (fits, f"the audit found {_count(errors, 'error')}: fix this code first"))
     may_break = tuple(_may_break(ask.known))
     if old is None:
-        return Advice(UPGRADE, (f"{fits}, and nothing is in use that could be lost", *may_break))
+        return Advice(UPGRADE, (f"{fits}, and no environment is active yet", *may_break))
     if ask.wish.distributed and ask.catalogue.has_closed_door(old, new):
         return Advice(AT_BOUNDARY, (fits, *_door(old, new, ask.known), *may_break))
-    return Advice(UPGRADE, (f"{fits}, in a clean environment; {old} is kept beside it", *may_break))
+    return Advice(UPGRADE, (f"{fits}, in a new environment; {old} stays beside it", *may_break))
 
 
 def _machine(ask: Question, build: Build) -> str:
@@ -47,16 +47,16 @@ def _machine(ask: Question, build: Build) -> str:
 
 def _door(old: Version, new: Version, known: Known) -> Iterator[str]:
     yield f"distributed checkpoints saved by {new} cannot be read by {old}"
-    yield "wait until a new line of checkpoints can start, and start it there"
+    yield "upgrade when you next start a run"
     kept = known.lifeboat
     if kept is None:
-        yield f"no checkpoint that {old} reads is kept: keep one first with `torchenv checkpoints keep`"
+        yield f"no checkpoint that {old} reads is protected: run `torchenv checkpoints keep` first"
         return
     age = _describe_age(kept.age)
-    yield f"{kept.path} is kept for {old}, {age} old: a step back costs what was trained since"
+    yield f"{kept.path} is protected for {old}, {age} old: rolling back loses the work since then"
     if known.oldest_lifeboat is not None and kept.age > known.oldest_lifeboat:
         oldest = _describe_age(known.oldest_lifeboat)
-        yield f"the profile wants one no older than {oldest}: keep a newer one first"
+        yield f"the profile wants one no older than {oldest}: protect a newer one first"
 
 
 def _may_break(known: Known) -> Iterator[str]:

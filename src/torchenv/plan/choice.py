@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torchenv.catalogue import Catalogue, Release
 from torchenv.errors import InputError
-from torchenv.host.model import AmdDevice, Host, Status
+from torchenv.host.model import Amd, AmdDevice, Host, Intel, Nvidia, Status
 from torchenv.plan.advice import advise
-from torchenv.plan.devices import MAKERS, all_devices, consider
+from torchenv.plan.devices import all_devices, consider
 from torchenv.plan.needs import refusal_of_mps, remarks_of
 from torchenv.plan.python import reject_others
-from torchenv.plan.reasons import explain_block, explain_fallback
+from torchenv.plan.reasons import explain_block, explain_fallback, name_what_opens
+from torchenv.plan.refusals import MAKERS
 from torchenv.plan.search import Search
 from torchenv.plan.values import (
     Build,
@@ -25,13 +28,15 @@ from torchenv.system.documents import nearest
 
 
 def resolve(ask: Question) -> Plan:
-    """Decide what is built on a host, keeping every candidate that was passed over and the reason.
+    """Decide what is built on a host, keeping every candidate that was not chosen and the reason.
 
     Pure: asks neither the machine nor the network. Raises `InputError` for a release, a backend, a package or
     a device that does not exist; a wish that cannot be met gives a plan whose outcome is `blocked`.
     """
     host, wish, catalogue = ask.host, ask.wish, ask.catalogue
     _refuse_unknown_words(wish, catalogue)
+    if wish.devices == ():
+        return _resolve_without_devices(ask)
     wanted = catalogue.matching(wish.version)
     considered = consider(host, wish, catalogue)
     search = Search(ask, considered)
@@ -43,10 +48,23 @@ def resolve(ask: Question) -> Plan:
     fallback = search.first(catalogue.neighbours(wanted[0]))
     if fallback and wish.fallback:
         why = explain_fallback(fallback, refused, ask)
-        return _make_plan(search, fallback, Outcome.FALLBACK, why=why)
+        plan = _make_plan(search, fallback, Outcome.FALLBACK, why=why)
+        return replace(plan, opens=name_what_opens(refused, ask))
     if wish.accept_cpu and considered.vendor in MAKERS:
         return _on_cpu(search, wanted) or _make_blocked(search, wanted, fallback)
     return _make_blocked(search, wanted, fallback)
+
+
+def _resolve_without_devices(ask: Question) -> Plan:
+    """Decide as for a machine without devices; those that are here are named and not served."""
+    problems = tuple(problem for problem in ask.host.problems if problem.vendor is None)
+    bare = replace(ask.host, nvidia=Nvidia(), amd=Amd(), intel=Intel(), problems=problems)
+    plan = resolve(replace(ask, host=bare, wish=replace(ask.wish, devices=None)))
+    unused = tuple(
+        PlannedDevice(vendor, device.index, device.name, served=False)
+        for vendor, device in all_devices(ask.host)
+    )
+    return replace(plan, devices=unused)
 
 
 def _on_cpu(search: Search, wanted: tuple[Release, ...]) -> Plan | None:
@@ -106,6 +124,7 @@ def _make_blocked(search: Search, wanted: tuple[Release, ...], fallback: Build |
         build=None,
         why=told.why,
         hint=told.hint,
+        opens=told.hint,
         devices=_devices(search, None),
         rejected=(*told.conflict, *rejected),
         warnings=remarks,
@@ -119,7 +138,7 @@ def _block_unreadable_or_torn(search: Search, wanted: tuple[Release, ...]) -> Pl
     if search.ask.wish.accept_cpu and (plan := _on_cpu(search, wanted)):
         return plan
     rejected = tuple(
-        Rejection(release.version, backend.tag, considered.blocked.code, considered.blocked.message)
+        Rejection.of(release, backend.tag, considered.blocked)
         for release in wanted[:1]
         for backend in release.backends
     )
@@ -130,6 +149,7 @@ def _block_unreadable_or_torn(search: Search, wanted: tuple[Release, ...]) -> Pl
         build=None,
         why=why,
         hint=considered.hint,
+        opens=considered.hint,
         devices=_devices(search, None),
         rejected=rejected,
         warnings=considered.remarks,
@@ -175,9 +195,11 @@ def _from_source(search: Search, outcome: Outcome) -> tuple[Remark, ...]:
     if outcome is Outcome.AS_REQUESTED:
         return ()
     known = search.ask.catalogue.from_source
-    cards = (each for each in search.considered.devices if isinstance(each, AmdDevice))
-    targets = dict.fromkeys(each.gfx for each in cards if each.gfx is not None)
-    return tuple(Remark("build-from-source", known[each]) for each in targets if each in known)
+    cards = (device for device in search.considered.devices if isinstance(device, AmdDevice))
+    targets = dict.fromkeys(card.gfx or search.ask.catalogue.find_gfx(card.name) for card in cards)
+    return tuple(
+        Remark("build-from-source", known[gfx]) for gfx in targets if gfx is not None and gfx in known
+    )
 
 
 def _from_package_index(search: Search, build: Build) -> tuple[Remark, ...]:
@@ -187,6 +209,6 @@ def _from_package_index(search: Search, build: Build) -> tuple[Remark, ...]:
     much = f", about {size / 1024:.1f} GiB to download" if size else ""
     on_cpu = search.considered.vendor == "cpu" != build.backend.vendor
     here = ", which computes on the CPU here" if on_cpu else ""
-    taken = f"the package index's {build.backend.tag} build is taken{here}{much}"
+    taken = f"using the package index's {build.backend.tag} build{here}{much}"
     said = f"PyTorch's index cannot be reached: {taken}"
     return (Remark("package-index", said),)

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from torchenv.catalogue import Catalogue, Rocm, Xpu
 from torchenv.errors import InputError
 from torchenv.host.model import AmdDevice, Host, IntelDevice, NvidiaDevice, Status
+from torchenv.plan.refusals import MAKERS, name_flags
 from torchenv.plan.values import Refusal, Remark, Wish
 
 Device = NvidiaDevice | AmdDevice | IntelDevice
-
-MAKERS = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,25 +40,29 @@ def consider(host: Host, wish: Wish, catalogue: Catalogue) -> Considered:
         return Considered(vendor="apple")
     wanted = _vendors_of(wish, catalogue)
     if wish.by_hand and wanted == {"cpu"}:
-        return Considered(vendor="cpu", remarks=_note_unused(host, frozenset(), "cpu was chosen by hand"))
+        return Considered(
+            vendor="cpu", remarks=_note_unused(host, frozenset(), "cpu was chosen by --backend")
+        )
     picked = {vendor: _pick(vendor, host, wish, catalogue) for vendor in MAKERS}
     _refuse_empty_selection(host, wish, picked)
     remarks = _aside(host, picked)
     unreadable = {vendor for vendor in MAKERS if _unreadable(vendor, host)}
     present = {vendor for vendor in MAKERS if picked[vendor] or vendor in unreadable}
-    if wish.by_hand and present & wanted:
+    if (wish.by_hand or len(present) > 1) and present & wanted:
         # A backend by name settles which maker's devices are used.
-        remarks += _note_unused(host, frozenset(wanted), "the backend was chosen by hand")
+        by = "by --backend" if wish.by_hand else "in the profile"
+        remarks += _note_unused(host, frozenset(wanted), f"the backend was chosen {by}")
         present &= wanted
     if not present:
-        return _no_device(wish, wanted, remarks)
+        return _no_device(wish, wanted, catalogue.matching(wish.version)[0].defaults, remarks)
     if len(present) > 1:
         defaults = catalogue.matching(wish.version)[0].defaults
         return _conflict({each: picked[each] for each in MAKERS if each in present}, defaults, remarks)
     (vendor,) = present
     if vendor in unreadable:
         vouched = wish.by_hand and vendor in wanted
-        return _block_unreadable(vendor, picked[vendor], host, remarks, vouched=vouched)
+        default = catalogue.matching(wish.version)[0].defaults.get(vendor)
+        return _block_unreadable(vendor, picked[vendor], host, remarks, vouched=vouched, default=default)
     return Considered(vendor=vendor, devices=picked[vendor], remarks=remarks)
 
 
@@ -147,8 +150,8 @@ def _refuse_empty_selection(host: Host, wish: Wish, picked: dict[str, tuple[Devi
     numbers = ", ".join(map(str, wish.devices))
     has = ", ".join(f"{each.index} ({each.name})" for _, each in all_devices(host) if each.visible)
     raise InputError(
-        f"--devices {numbers or '(none)'} names no device of this host",
-        hint=f"it has {has}" if has else "it has none that was seen",
+        f"--devices {numbers} names no device of this host",
+        hint=f"name some of {has}" if has else "leave it out: this host has no device that was seen",
     )
 
 
@@ -161,7 +164,7 @@ def _aside(host: Host, picked: dict[str, tuple[Device, ...]]) -> tuple[Remark, .
         beside = any(
             not is_integrated(each) for each in (*picked["nvidia"], *picked["amd"], *picked["intel"])
         )
-        why = "is left aside beside a discrete GPU" if beside else "is served by no release of PyTorch"
+        why = "is not used beside a discrete GPU" if beside else "is supported by no release of PyTorch"
         remarks.append(Remark("integrated-device", f"{what} {why}"))
     return tuple(remarks)
 
@@ -184,17 +187,19 @@ def _note_unused(host: Host, used: frozenset[str], why: str) -> tuple[Remark, ..
     )
 
 
-def _no_device(wish: Wish, wanted: frozenset[str], remarks: tuple[Remark, ...]) -> Considered:
+def _no_device(
+    wish: Wish, wanted: frozenset[str], defaults: Mapping[str, str], remarks: tuple[Remark, ...]
+) -> Considered:
     accelerated = wanted - {"cpu"}
     if wish.capability is not None and not accelerated:
         accelerated = frozenset({"nvidia"})
     if not accelerated:
-        said = "no device visible: this plan is for the CPU"
-        cure = "for the machine that it will run on, give --backend (and --capability)"
-        remark = Remark("no-device", f"{said}; {cure}")
+        said = "No GPU found, so this is a CPU plan. For a GPU machine: --backend"
+        tag = defaults.get("nvidia")
+        remark = Remark("no-device", f"{said} {tag} (and --capability)" if tag else said)
         return Considered(vendor="cpu", remarks=(*remarks, remark))
     vendor = min(accelerated, key=list(MAKERS).index)
-    said = f"no {MAKERS[vendor]} device is visible here: the environment stays unproven until it ran on one"
+    said = f"no {MAKERS[vendor]} GPU found: the environment is untested until run on one"
     devices: tuple[Device, ...] = ()
     if vendor == "nvidia" and wish.capability is not None:
         devices = (NvidiaDevice(index=0, name="a GPU", compute_capability=wish.capability),)
@@ -220,16 +225,29 @@ def _conflict(
 
 
 def _block_unreadable(
-    vendor: str, devices: tuple[Device, ...], host: Host, remarks: tuple[Remark, ...], *, vouched: bool
+    vendor: str,
+    devices: tuple[Device, ...],
+    host: Host,
+    remarks: tuple[Remark, ...],
+    *,
+    vouched: bool,
+    default: str | None,
 ) -> Considered:
-    why = "; ".join(each.message for each in host.problems) or "its driver could not be asked"
-    message = f"{MAKERS[vendor]} hardware was seen and could not be read: {why}"
+    own = [problem for problem in host.problems if problem.vendor == vendor] or host.problems
+    why = "; ".join(problem.message for problem in own) or "its driver cannot be asked"
+    message = f"{MAKERS[vendor]} hardware was seen and cannot be read: {why}"
     if vouched:
-        remark = Remark("vouched", f"{message}; taken on your word, and unproven until it ran")
+        said = f"{message}; you chose the backend, so the environment is untested until run on a GPU"
+        remark = Remark("vouched", said)
         return Considered(vendor=vendor, devices=devices, expected=True, remarks=(*remarks, remark))
     return Considered(
         vendor=vendor,
         blocked=Refusal("driver-unknown", message),
-        hint="mend it and run again, or name what this machine has with --backend, or take --accept-cpu",
+        hint=f"fix the driver, then run again; {_name_ways_on(default)}",
         remarks=remarks,
     )
+
+
+def _name_ways_on(default: str | None) -> str:
+    # What an NVIDIA GPU can do helps little where its driver is not known either.
+    return f"or {name_flags('', default)}; or go on without it: --accept-cpu"

@@ -12,7 +12,7 @@ from packaging.version import Version
 from torchenv.catalogue import Catalogue
 from torchenv.host.model import Host
 from torchenv.plan.choice import resolve
-from torchenv.plan.values import Outcome, Plan, Question, Wish
+from torchenv.plan.values import Plan, Question, Wish
 from torchenv.profile.model import Profile, Target
 
 SCHEMA = "torchenv.fleet/1"
@@ -77,10 +77,7 @@ class Member:
     @property
     def opens(self) -> str | None:
         """What would let it have the release that was asked for, such as a newer driver."""
-        if self.plan.outcome is Outcome.FALLBACK:
-            # torch 2.14.1 (cu126) serves it, and nothing newer does; driver 580 or newer opens torch 2.15
-            return self.plan.why[-1].partition("; ")[2] or None
-        return self.plan.hint
+        return self.plan.opens
 
 
 @dataclass(frozen=True, slots=True)

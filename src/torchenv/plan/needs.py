@@ -8,6 +8,7 @@ from packaging.version import Version
 
 from torchenv.catalogue import Backend, Catalogue, Cpu, Cuda, Release, Rocm, Xpu
 from torchenv.host.model import AmdDevice, Capability, Host, IntelDevice, NvidiaDevice, Status
+from torchenv.plan import refusals
 from torchenv.plan.devices import Considered, Device
 from torchenv.plan.values import IndexFacts, Question, Refusal, Remark, Wish
 
@@ -16,25 +17,22 @@ def refusal_of_system(release: Release, backend: Backend, ask: Question) -> Refu
     """Test the platform, the C library and macOS; none of them can be vouched for."""
     host, catalogue = ask.host, ask.catalogue
     if host.platform in catalogue.no_wheels:
-        return Refusal("platform-unsupported", catalogue.no_wheels[host.platform])
+        return refusals.refuse_platform(host.platform, catalogue.no_wheels[host.platform])
     if host.platform not in backend.platforms:
-        return Refusal("platform-unsupported", f"is not built for {host.platform}")
+        return refusals.refuse_platform(host.platform)
     if host.libc is not None and host.libc.family != "glibc":
-        return Refusal("libc-unsupported", f"needs glibc, this host has {host.libc.family}")
+        return refusals.refuse_libc_family(host.libc.family)
     if host.libc is not None and host.libc.version < release.glibc:
-        needs = f"needs glibc {release.glibc} or newer, this host has {host.libc.version}"
-        return Refusal("libc-too-old", needs)
+        return refusals.refuse_libc(release.glibc, host.libc.version)
     if host.macos is not None and host.macos < release.macos.installs:
-        needs = f"installs on macOS {release.macos.installs} or newer, this host has {host.macos}"
-        return Refusal("macos-too-old", needs)
+        return refusals.refuse_macos(release.macos.installs, host.macos)
     return None
 
 
 def refusal_of_mps(release: Release, host: Host) -> Refusal | None:
     """Test whether a Mac's GPU would still be used."""
     if host.macos is not None and host.macos < release.macos.mps:
-        needs = f"uses the GPU (MPS) from macOS {release.macos.mps} on, this host has {host.macos}"
-        return Refusal("macos-too-old", needs)
+        return refusals.refuse_mps(release.macos.mps, host.macos)
     return None
 
 
@@ -66,13 +64,12 @@ def refusal_of_packages(
     for name in ask.wish.packages:
         companion = release.companions.get(name)
         if companion is None:
-            return Refusal("companion-missing", f"has no {name}")
+            return refusals.refuse_companion(name, None, backend.tag)
         if not package_index and companion.exists(backend.tag) is False:
-            said = f"{name} {companion.version} has no {backend.tag} build"
-            return Refusal("companion-missing", f"{said}; leave it out, or take another backend")
+            return refusals.refuse_companion(name, companion.version, backend.tag)
     for name, said in ask.indexes.lacks.get(IndexFacts.key(release, backend), {}).items():
         if not package_index:
-            return Refusal("index-lacks-package", f"{name}: {said}")
+            return refusals.refuse_index(name, said)
     return None
 
 
@@ -91,14 +88,18 @@ def remarks_of(
             )
     if considered.expected:
         return tuple(remarks)
+    gpus = [device for device in considered.devices if isinstance(device, NvidiaDevice)]
+    if wish.capability is not None and gpus and all(_is_known(gpu, ask) for gpu in gpus):
+        named = ", ".join(f"{gpu.name} ({_capability(gpu, ask)})" for gpu in gpus)
+        said = f"ignoring --capability {wish.capability}: that of {named} is known"
+        remarks.append(Remark("capability-known", said))
     for device in considered.devices:
         match backend.needs, device:
             case Cuda() as cuda, NvidiaDevice():
-                known = _capability(device, ask)
-                if known is None and not _serves_all_driven(cuda, ask):
+                if _capability(device, ask) is None and not _serves_all_driven(cuda, ask):
                     remarks.append(_note_vouched(f"{device.name} (compute capability unknown)", backend))
             case Rocm(), AmdDevice() if device.override in _targets(backend) and wish.accept_override:
-                said = f"{device.name} ({device.gfx}) runs as {device.override}, which nobody supports"
+                said = f"{device.name} ({device.gfx}) runs as {device.override}, which is unsupported"
                 remarks.append(Remark("override-accepted", said))
             case Rocm(), AmdDevice() if _gfx(device, catalogue) is None:
                 remarks.append(_note_vouched(f"{device.name} (gfx target unknown)", backend))
@@ -110,7 +111,7 @@ def remarks_of(
 
 
 def driver_system(host: Host) -> str:
-    """Describe by which column of a driver table the host's driver is judged."""
+    """Return the column of a driver table by which the host's driver is judged."""
     if host.nvidia.tegra:
         return "tegra"
     # Under WSL the driver is that of Windows.
@@ -125,27 +126,24 @@ def _refusal_of_driver(cuda: Cuda, gpus: list[NvidiaDevice], ask: Question) -> R
     host, catalogue = ask.host, ask.catalogue
     system, driver = driver_system(host), host.nvidia.driver
     floor = cuda.floor.by_system.get(system)
+    if system == "tegra" and (floor is None or driver is None or driver < floor):
+        return refusals.refuse_jetson(host, floor)
     if floor is None:
-        said = "does not run on a Jetson's own driver: NVIDIA has wheels for its JetPack"
-        return Refusal("platform-unsupported", said)
+        return refusals.refuse_platform(host.platform)
     if driver is None or host.nvidia.status is Status.UNREADABLE:
         # What a driver in disorder says of itself proves nothing.
         if host.nvidia.status is not Status.FOUND or ask.wish.by_hand:
             return None
-        return Refusal("driver-unknown", "the version of the NVIDIA driver could not be read; give --backend")
-    if driver < floor and system == "tegra":
-        said = (
-            f"is for Jetsons from driver {floor} on, this one has {driver}: NVIDIA has wheels for its JetPack"
-        )
-        return Refusal("platform-unsupported", said)
+        return refusals.refuse_unknown_driver()
     if driver < floor:
-        return Refusal("driver-too-old", f"needs driver {floor} or newer, this host has {driver}")
+        return refusals.refuse_driver(floor, driver)
     for gpu in gpus:
         capability = gpu.compute_capability or catalogue.find_capability(gpu.name)
-        generation = capability and catalogue.generation(capability)
+        if capability is None:
+            continue
+        generation = catalogue.generation(capability)
         if generation and generation.last is not None and driver.major > generation.last.major:
-            said = f"driver {generation.last} is the last that drives {gpu.name} ({capability})"
-            return Refusal("driver-too-new", f"{said}, this host has {driver}")
+            return refusals.refuse_new_driver(gpu, capability, last=generation.last, found=driver)
     return None
 
 
@@ -154,23 +152,23 @@ def _refuse_known_gpu(cuda: Cuda, gpu: NvidiaDevice, ask: Question) -> Refusal |
     if capability is None or cuda.serves(capability, platform):
         return None
     codes = cuda.codes.get(platform.rpartition("-")[2], ())
-    said = f"has no kernels for {gpu.name} (compute capability {capability})"
-    if codes and capability < min(codes):
-        said += f"; its code starts at {min(codes)}"
-    return Refusal("capability-unsupported", said)
+    return refusals.refuse_capability(gpu, capability, codes)
 
 
 def _refusal_of_unknown_gpu(cuda: Cuda, gpu: NvidiaDevice, ask: Question) -> Refusal | None:
     known = _capability(gpu, ask) is not None
     if known or ask.wish.by_hand or _serves_all_driven(cuda, ask):
         return None
-    said = f"the compute capability of {gpu.name} is not known, and this build does not serve every card"
-    return Refusal("capability-unknown", f"{said}; give --capability or --backend")
+    return refusals.refuse_unknown_capability(gpu)
 
 
 def _capability(gpu: NvidiaDevice, ask: Question) -> Capability | None:
-    # `--capability` fills in what the machine does not say itself, and is never held against it.
-    return gpu.compute_capability or ask.wish.capability or ask.catalogue.find_capability(gpu.name)
+    # `--capability` fills in what neither the machine nor the name of the GPU says.
+    return gpu.compute_capability or ask.catalogue.find_capability(gpu.name) or ask.wish.capability
+
+
+def _is_known(gpu: NvidiaDevice, ask: Question) -> bool:
+    return (gpu.compute_capability or ask.catalogue.find_capability(gpu.name)) is not None
 
 
 def _serves_all_driven(cuda: Cuda, ask: Question) -> bool:
@@ -197,9 +195,9 @@ def _refusal_of_gfx(targets: frozenset[str], card: AmdDevice, ask: Question) -> 
     if gfx is None:
         if ask.wish.by_hand:
             return None
-        return Refusal("capability-unknown", f"the gfx target of {card.name} is not known; give --backend")
+        return refusals.refuse_unknown_gfx(card)
     if gfx not in targets:
-        return Refusal("gfx-unsupported", f"has no kernels for {card.name} ({gfx})")
+        return refusals.refuse_gfx(card, gfx)
     return None
 
 
@@ -213,12 +211,11 @@ def _targets(backend: Backend) -> frozenset[str]:
 
 def _refusal_of_xpu(part: IntelDevice, wish: Wish) -> Refusal | None:
     if part.xpu is False:
-        return Refusal("capability-unsupported", f"{part.name} is not among the GPUs that XPU builds are for")
+        return refusals.refuse_xpu(part)
     if part.xpu is None and not wish.by_hand:
-        said = f"whether XPU builds serve {part.name} is not known; give --backend"
-        return Refusal("capability-unknown", said)
+        return refusals.refuse_unknown_xpu(part)
     return None
 
 
 def _note_vouched(what: str, backend: Backend) -> Remark:
-    return Remark("vouched", f"{what}: that {backend.tag} serves it is taken on your word")
+    return Remark("vouched", f"{what}: not checked, because you chose {backend.tag} by --backend")

@@ -37,14 +37,14 @@ def choose_python(
     kind = [each for each in minors if each.endswith("t") == wish.free_threaded]
     suited = [each for each in usable if each.minor in kind]
     if suited:
-        in_use = _minor_in_use(host, free_threaded=wish.free_threaded)
+        in_use = _minor_in_use(ask, free_threaded=wish.free_threaded)
         return _plan_found(max(suited, key=lambda each: (each.minor == in_use, each.version)))
     if not kind:
         what = "free-threaded Python" if wish.free_threaded else "Python"
         return Refusal("no-interpreter", f"has no wheels for any {what} with the packages that are asked")
     if wish.offline:
         return _none_suits(usable, release, kind)
-    in_use = _minor_in_use(host, free_threaded=wish.free_threaded)
+    in_use = _minor_in_use(ask, free_threaded=wish.free_threaded)
     return _plan_fetched(in_use if in_use in kind else max(kind, key=_order))
 
 
@@ -162,8 +162,8 @@ def _lacking(python: Interpreter, wish: Wish, release: Release) -> str | None:
     return None
 
 
-def _minor_in_use(host: Host, *, free_threaded: bool) -> str | None:
-    active = host.active
+def _minor_in_use(ask: Question, *, free_threaded: bool) -> str | None:
+    active = ask.in_use
     if active is None or active.python is None:
         return None
     return f"{active.python.major}.{active.python.minor}{'t' if free_threaded else ''}"

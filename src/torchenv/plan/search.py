@@ -1,4 +1,4 @@
-"""One walk through the builds that a host might take, which remembers what it passed over."""
+"""One walk through the builds that a host might take, which remembers what was not chosen."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from torchenv.catalogue import Backend, Cuda, Release
-from torchenv.plan.devices import MAKERS, Considered, Device
+from torchenv.plan import refusals
+from torchenv.plan.devices import Considered, Device
 from torchenv.plan.needs import (
     refusal_of_devices,
     refusal_of_mps,
@@ -36,14 +37,14 @@ class Search:
     def for_cpu(self) -> Search:
         """Begin a walk for a host whose devices the user agrees to leave unused."""
         ask = replace(self.ask, wish=replace(self.ask.wish, backends=()))
-        names = ", ".join(each.name for each in self.considered.devices) or "the accelerator"
+        names = ", ".join(device.name for device in self.considered.devices) or "the accelerator"
         remark = Remark("accelerator-unused", f"{names} will not be used: --accept-cpu was given")
         return Search(ask, Considered(vendor="cpu", remarks=(*self.considered.remarks, remark)))
 
     def serving(self, release: Release, devices: Sequence[Device]) -> Build | None:
         """Find the first build of a release that serves some of the devices; nothing is remembered."""
         answers = (self._examine(release, backend, devices) for backend in self._order_backends(release))
-        return next((each for each in answers if isinstance(each, Build)), None)
+        return next((answer for answer in answers if isinstance(answer, Build)), None)
 
     def find_unrestricted(self, releases: Iterable[Release]) -> Build | None:
         """Find what would be taken if no backend had been asked for; nothing is remembered."""
@@ -55,8 +56,7 @@ class Search:
         tried = self._order_backends(release)
         for backend in tried:
             if chosen is not None:
-                said = f"{chosen.backend.tag} comes first"
-                self._reject(release, backend, Refusal("not-preferred", said))
+                self._reject(release, backend, refusals.refuse_second(chosen.backend.tag))
                 continue
             answer = self._examine(release, backend, self.considered.devices)
             if isinstance(answer, Refusal):
@@ -76,17 +76,19 @@ class Search:
             tag = release.package_index.get(ask.host.platform, "cpu")
             backend = release.backend(tag)
             return [backend] if backend and self._may_come_from_package_index(backend) else []
-        builds = [each for each in release.backends if each.vendor == vendor and self._is_allowed(each)]
+        builds = [
+            backend for backend in release.backends if backend.vendor == vendor and self._is_allowed(backend)
+        ]
         default = release.defaults.get(vendor)
-        builds.sort(key=lambda each: each.tag != default)
+        builds.sort(key=lambda backend: backend.tag != default)
         newest = self._newest(builds) if ask.wish.prefer == "newest" else None
         if newest is not None:
-            builds.sort(key=lambda each: each != newest)
+            builds.sort(key=lambda backend: backend != newest)
         return builds
 
     def _newest(self, builds: list[Backend]) -> Backend | None:
         # The catalogue lists the builds of a kind from the oldest to the newest.
-        kind = sorted(builds, key=lambda each: isinstance(each.needs, Cuda) and each.needs.version)
+        kind = sorted(builds, key=lambda backend: isinstance(backend.needs, Cuda) and backend.needs.version)
         if not kind:
             return None
         newest, driver = kind[-1], self.ask.host.nvidia.driver
@@ -104,23 +106,15 @@ class Search:
         return self._is_allowed(backend) and vendor in {"apple", "cpu", backend.vendor}
 
     def _refusal_of_kind(self, backend: Backend) -> Refusal | None:
-        """Describe a build that was not tried why it is not for this host."""
-        vendor = self.considered.vendor
+        """Return why a build that was not tried is not for this host."""
+        vendor, wish = self.considered.vendor, self.ask.wish
         if not self._is_allowed(backend):
-            return Refusal("not-preferred", "is not among the backends that were asked for")
+            return refusals.refuse_excluded(wish.backends, by_hand=wish.by_hand)
         if self.ask.indexes.unreachable:
-            return Refusal("index-unreachable", "its index cannot be reached")
+            return refusals.refuse_unreachable()
         if vendor in {backend.vendor, "apple"}:
             return None
-        match backend.vendor:
-            case "nvidia":
-                return Refusal("driver-missing", "needs an NVIDIA GPU")
-            case "amd":
-                return Refusal("gfx-unsupported", "needs an AMD GPU")
-            case "intel":
-                return Refusal("capability-unsupported", "needs an Intel GPU")
-            case _:
-                return Refusal("not-preferred", f"would leave the {MAKERS[vendor]} device unused")
+        return refusals.refuse_other_maker(backend.vendor, vendor)
 
     def _examine(self, release: Release, backend: Backend, devices: Sequence[Device]) -> Build | Refusal:
         ask, wish = self.ask, self.ask.wish
@@ -151,7 +145,7 @@ class Search:
         )
 
     def _reject(self, release: Release, backend: Backend, refusal: Refusal) -> None:
-        self.rejected.append(Rejection(release.version, backend.tag, refusal.code, refusal.message))
+        self.rejected.append(Rejection.of(release, backend.tag, refusal))
 
 
 def _requirements(release: Release, backend: Backend, wish: Wish, *, package_index: bool) -> tuple[str, ...]:

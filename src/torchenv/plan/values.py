@@ -12,7 +12,7 @@ from typing import Any
 from packaging.version import Version
 
 from torchenv.catalogue import Backend, Catalogue, Release
-from torchenv.host.model import Capability, Host
+from torchenv.host.model import Capability, Host, SeenEnvironment
 from torchenv.system.addresses import TorchIndex
 from torchenv.system.documents import plain
 
@@ -22,6 +22,8 @@ SCHEMA = "torchenv.plan/1"
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wish:
     """What is asked for: the profile with the options of the choice laid over it.
+
+    `devices` None are all of them, and none at all where it is empty: the plan is for a host without any.
 
     `backends` restricts the choice; `by_hand` says that a person named the backend on the command line, which
     vouches for what is unknown and never for what is known to fail.
@@ -90,31 +92,60 @@ NOTHING_KNOWN = Known()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
-    """All that a decision is made from."""
+    """All that a decision is made from; `active` is the manifest's active environment, where it has one."""
 
     host: Host
     wish: Wish
     catalogue: Catalogue
     indexes: IndexFacts = NOTHING_ASKED
     known: Known = NOTHING_KNOWN
+    active: SeenEnvironment | None = None
+
+    @property
+    def in_use(self) -> SeenEnvironment | None:
+        """The environment in use: the manifest's, else that of the shell or the project."""
+        return self.active or self.host.active
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a build does not suit, as a code of the contract and as a sentence."""
+    """Why a build does not suit: a code of the contract, the values behind it, and a sentence made of them.
+
+    `needed` is what the build asks for and `found` what this host has; `device` is the number of the device
+    that it turns on. Sentences are made in `refusals` and read by nobody but people.
+    """
 
     code: str
     message: str
+    needed: str | None = None
+    found: str | None = None
+    device: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A candidate that was looked at and passed over."""
+    """A candidate that was looked at and not chosen; its fields are those of the `Refusal`."""
 
     torch: Version
     backend: str
     code: str
     message: str
+    needed: str | None = None
+    found: str | None = None
+    device: int | None = None
+
+    @classmethod
+    def of(cls, release: Release, tag: str, refusal: Refusal) -> Rejection:
+        """Return the rejection of one build of a release for a reason."""
+        return cls(
+            release.version,
+            tag,
+            refusal.code,
+            refusal.message,
+            refusal.needed,
+            refusal.found,
+            refusal.device,
+        )
 
     def __str__(self) -> str:
         return f"torch {self.torch} ({self.backend}): {self.message}"
@@ -153,7 +184,7 @@ class PlannedPython:
 
 @dataclass(frozen=True, slots=True)
 class PassedPython:
-    """An interpreter that was looked at and passed over."""
+    """An interpreter that was looked at and not chosen."""
 
     version: str
     path: str
@@ -202,13 +233,17 @@ class Build:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """A decision with its reasons; `build` is None where nothing suits."""
+    """A decision with its reasons; `build` is None where nothing suits.
+
+    `opens` is what would give this host the release that was asked for, such as a newer driver.
+    """
 
     requested: str
     outcome: Outcome
     build: Build | None
     why: tuple[str, ...] = ()
     hint: str | None = None
+    opens: str | None = None
     devices: tuple[PlannedDevice, ...] = ()
     rejected: tuple[Rejection, ...] = ()
     pythons: tuple[PassedPython, ...] = ()
@@ -231,6 +266,7 @@ class Plan:
             "unproven": bool(build and build.unproven),
             "why": list(self.why),
             "hint": self.hint,
+            "opens": self.opens,
             "pip": build and pip_command(build),
             "devices": plain(self.devices),
             "rejected": plain(self.rejected),

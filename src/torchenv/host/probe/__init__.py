@@ -5,6 +5,7 @@ The second half is given evidence alone, so the evidence of another machine does
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -67,9 +68,9 @@ def _understand(seen: SeenEvidence, captured_at: str | None) -> Host:
         evidence=tuple(seen.values()),
         problems=(
             *about_system,
-            *about_nvidia,
-            *about_amd,
-            *about_intel,
+            *(replace(problem, vendor="nvidia") for problem in about_nvidia),
+            *(replace(problem, vendor="amd") for problem in about_amd),
+            *(replace(problem, vendor="intel") for problem in about_intel),
             *about_pythons,
             *about_environments,
         ),

@@ -1,0 +1,189 @@
+"""What is not known of a machine, what settles it, and what was seen and cannot be read."""
+
+from dataclasses import replace
+
+import pytest
+from packaging.version import Version
+from tests.plan.hosts import amd, choice, codes, linux, nvidia, planned, recorded, warned
+
+from torchenv.catalogue import resources
+from torchenv.errors import InputError
+from torchenv.host.model import (
+    Amd,
+    AmdDevice,
+    Capability,
+    Intel,
+    IntelDevice,
+    Nvidia,
+    NvidiaDevice,
+    Problem,
+    SeenEnvironment,
+    Status,
+    WrittenVersion,
+)
+from torchenv.plan import Outcome, Question, Wish, resolve
+
+UNKNOWN_CARD = ("NVIDIA Graphics Device", None)
+V100 = ("Tesla V100-PCIE-32GB", None)
+
+
+def test_a_capability_by_hand_fills_in_unknown_ones_only() -> None:
+    two = linux(nvidia=nvidia("580.82.07", V100, UNKNOWN_CARD))
+    plan = planned(two, capability=Capability(8, 9))
+    assert choice(plan) == "2.14.1-cu126-py3.12"
+    assert codes(plan, "2.15.0")["cu132"] == "capability-unsupported"
+
+
+def test_a_capability_by_hand_that_fills_in_nothing_is_ignored_and_said_so() -> None:
+    plan = planned(linux(nvidia=nvidia("580.82.07", V100)), capability=Capability(8, 9))
+    assert choice(plan) == "2.14.1-cu126-py3.12"
+    said = "ignoring --capability 8.9: that of Tesla V100-PCIE-32GB (7.0) is known"
+    assert warned(plan)["capability-known"] == said
+
+
+def test_without_devices_the_plan_is_for_a_machine_that_is_not_here() -> None:
+    server = linux(nvidia=nvidia("580.82.07", V100))
+    plan = planned(server, devices=(), backends=("cu132",), by_hand=True, capability=Capability(8, 9))
+    assert choice(plan) == "2.15.0-cu132-py3.12"
+    assert plan.build is not None
+    assert plan.build.unproven
+    assert [(device.name, device.served) for device in plan.devices] == [("Tesla V100-PCIE-32GB", False)]
+
+
+def test_without_devices_and_without_a_backend_the_plan_is_for_the_cpu() -> None:
+    unread = Problem("no-devices", "PCI", "cannot be asked", vendor="nvidia")
+    broken = linux(nvidia=Nvidia(status=Status.UNREADABLE), problems=(unread,))
+    plan = planned(broken, devices=())
+    assert choice(plan) == "2.15.0-cpu-py3.12"
+    assert warned(plan).keys() == {"no-device"}
+
+
+def test_devices_that_name_none_of_the_host_are_refused() -> None:
+    with pytest.raises(InputError, match="--devices 7 names no device of this host"):
+        planned("rtx-4090-driver-580", devices=(7,))
+
+
+def test_an_unknown_nvidia_card_behind_an_old_driver_is_told_of_the_driver_and_of_the_flags() -> None:
+    plan = planned(linux(nvidia=nvidia("570.158.01", UNKNOWN_CARD)))
+    assert plan.outcome is Outcome.BLOCKED
+    assert plan.hint is not None
+    assert "driver 580 or newer opens torch 2.15" in plan.hint
+    assert "name it with --capability 8.9 (as it is), or vouch for a build with --backend cu132" in plan.hint
+    assert "--accept-cpu" in plan.hint
+
+
+def test_an_unknown_card_of_amd_is_not_told_of_a_capability() -> None:
+    plan = planned(linux(amd=amd(AmdDevice(index=0, name="AMD Radeon Graphics"))))
+    assert plan.outcome is Outcome.BLOCKED
+    assert plan.hint is not None
+    assert "vouch for a build with --backend rocm7.14" in plan.hint
+    assert "--capability" not in plan.hint
+    assert "--capability" not in " ".join(rejection.message for rejection in plan.rejected)
+
+
+def test_an_unknown_card_of_intel_is_not_told_of_a_capability() -> None:
+    plan = planned(linux(intel=Intel(status=Status.FOUND, devices=(IntelDevice(index=0, name="Intel GPU"),))))
+    assert plan.outcome is Outcome.BLOCKED
+    assert plan.hint is not None
+    assert "vouch for a build with --backend xpu" in plan.hint
+    assert "--capability" not in plan.hint
+
+
+@pytest.mark.parametrize("container", [True, False])
+def test_a_driver_that_cannot_change_is_told_of_every_way_around(*, container: bool) -> None:
+    host = linux(nvidia=nvidia("470.256.02", ("NVIDIA A100-SXM4-80GB", "8.0")), container=container)
+    plan = planned(host)
+    assert plan.outcome is Outcome.BLOCKED
+    assert plan.hint is not None
+    assert "driver 580 or newer opens torch 2.15; driver 525.60.13 or newer opens torch 2.14" in plan.hint
+    assert "--accept-cpu" in plan.hint
+    assert ("a container uses the driver of its host" in plan.hint) is container
+
+
+def test_a_refusal_carries_what_is_needed_what_was_found_and_the_device() -> None:
+    plan = planned("h100-driver-550")
+    first = plan.rejected[0]
+    assert (first.code, first.needed, first.device) == ("driver-too-old", "580", None)
+    assert first.found == str(recorded("h100-driver-550").nvidia.driver)
+    assert first.message == f"needs driver 580 or newer, this host has {first.found}"
+    card = next(
+        rejection
+        for rejection in planned("gtx-1080-ti-beside-rtx-4090").rejected
+        if rejection.code == "capability-unsupported"
+    )
+    assert (card.needed, card.found, card.device) == ("7.5", "6.1", 1)
+    assert plan.to_document()["opens"] == "driver 580 or newer opens torch 2.15"
+
+
+BESIDE = linux(
+    nvidia=nvidia("580.95.05", ("NVIDIA GeForce RTX 4090", "8.9")),
+    amd=amd(AmdDevice(index=0, name="AMD Radeon RX 7900 XTX", gfx="gfx1100")),
+)
+
+
+def test_the_profile_settles_which_of_two_makers_is_used() -> None:
+    plan = planned(BESIDE, backends=("cu132",))
+    assert choice(plan) == "2.15.0-cu132-py3.12"
+    assert warned(plan)["device-unused"] == (
+        "AMD Radeon RX 7900 XTX will not be used: the backend was chosen in the profile"
+    )
+
+
+def test_a_profile_that_names_builds_for_both_makers_settles_nothing() -> None:
+    plan = planned(BESIDE, backends=("cu132", "rocm7.14"))
+    assert {rejection.code for rejection in plan.rejected} == {"devices-conflict"}
+
+
+def test_a_card_that_cannot_be_read_is_explained_by_what_is_said_of_its_own_maker() -> None:
+    host = linux(
+        amd=Amd(status=Status.UNREADABLE),
+        problems=(
+            Problem("smi-idle", "nvidia-smi", "the NVIDIA driver is not loaded", vendor="nvidia"),
+            Problem("kfd-missing", "PCI", "an AMD GPU (1002:74a1) is unknown to the driver", vendor="amd"),
+        ),
+    )
+    plan = planned(host)
+    said = "AMD hardware was seen and cannot be read: an AMD GPU (1002:74a1) is unknown to the driver"
+    assert plan.why == (said,)
+    assert plan.hint == (
+        "fix the driver, then run again; or vouch for a build with --backend rocm7.14; or go on without it:"
+        " --accept-cpu"
+    )
+
+
+@pytest.mark.parametrize("driver", ["540.4.0", None])
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_a_jetson_of_jetpack_6_gets_no_build_of_an_index_not_even_by_hand(
+    driver: str | None, *, by_hand: bool
+) -> None:
+    board = Nvidia(
+        status=Status.FOUND,
+        driver=WrittenVersion(driver) if driver else None,
+        tegra=True,
+        l4t=WrittenVersion("36.4.3"),
+        devices=(NvidiaDevice(index=0, name="Orin (nvgpu)", compute_capability=Capability(8, 7)),),
+    )
+    host = replace(linux(nvidia=board), machine="aarch64")
+    host = replace(host, pythons=tuple(replace(python, machine="aarch64") for python in host.pythons))
+    plan = planned(host, backends=("cu132",), by_hand=by_hand)
+    assert plan.outcome is Outcome.BLOCKED
+    assert "Jetson Linux 36.4.3" in plan.why[0]
+    assert codes(plan, "2.15.0")["cu132"] == "platform-unsupported"
+
+
+def test_a_card_that_is_only_known_by_its_name_is_told_how_a_newer_torch_is_built() -> None:
+    plan = planned(linux(amd=amd(AmdDevice(index=0, name="AMD Radeon VII"))))
+    assert choice(plan) == "2.14.1-rocm7.2-py3.12"
+    assert "PYTORCH_ROCM_ARCH=gfx906" in warned(plan)["build-from-source"]
+
+
+def test_the_active_environment_of_the_manifest_comes_before_that_of_the_shell() -> None:
+    shell = SeenEnvironment(path="/other/.venv", python=Version("3.12.4"), active=True)
+    manifest = SeenEnvironment(path="/p/.venv", python=Version("3.11.9"), torch=Version("2.14.1+cu130"))
+    host = replace(linux("3.13.1", "3.12.7", "3.11.9"), environments=(shell,))
+    wish = Wish(version="2.15", distributed=True)
+    ask = Question(host=host, wish=wish, catalogue=resources.catalogue(), active=manifest)
+    plan = resolve(ask)
+    assert choice(plan) == "2.15.0-cpu-py3.11"
+    assert plan.advice.verdict == "upgrade-at-checkpoint-boundary"
+    assert resolve(replace(ask, active=None)).advice.verdict == "upgrade"
