@@ -92,10 +92,9 @@ def _name_python_that_opens(refused: Sequence[Rejection], ask: Question) -> str 
     if ask.wish.python:
         return f"name another with --python (torch {release.line} has wheels for {pythons}), or leave it out"
     if ask.wish.offline:
-        kind = f"for {ask.host.machine} " if ask.host.system == "darwin" else ""
+        kind = f" for {ask.host.machine}" if ask.host.system == "darwin" else ""
         return (
-            f"install one of Python {pythons} {kind}yourself; with the network and without --offline, one is"
-            " fetched"
+            f"install one of Python {pythons}{kind}; with the network and without --offline, one is fetched"
         )
     return None
 
