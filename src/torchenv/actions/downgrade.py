@@ -133,7 +133,7 @@ def downgrade(
         raise InputError(
             f"`{aim}` already exists and is no copy of `{source}` for torch {target.torch}", hint=hint
         )
-    carried = _write_copy(there, goal, sizes, rewritten, link=link, progress=progress)
+    carried = write_copy(there, goal, sizes, rewritten, link=link, progress=progress)
     if to is None:
         point_to_copy(source, aim)
     return Copied(
@@ -265,7 +265,7 @@ def _rewrite(there: Place, source: str, part: str, target: DowngradeTarget) -> d
     return rewritten
 
 
-def _write_copy(
+def write_copy(
     there: Place,
     goal: Place,
     sizes: Mapping[str, int],

@@ -89,7 +89,7 @@ def prove_copy(
     tensors, releases = 0, ("", "")
     for original in _require_distributed(find_parts(place(copied.source))):
         below = original.path.removeprefix(copied.source)
-        ours = digest_save(_find_reader(original, manifest, target.system), store, original.path, run)
+        ours = digest_save(find_reader(original, manifest, target.system), store, original.path, run)
         theirs = digest_save(_find_target(target, manifest), store, f"{copied.copy}{below}", run)
         tensors += len(ours.tensors)
         releases = (ours.torch, theirs.torch)
@@ -130,8 +130,8 @@ def convert(
         named = ", ".join(part.path for part in parts[:5])
         raise InputError(f"`{source}` holds {len(parts)} checkpoints", hint=f"convert each: {named}")
     (part,) = parts
-    _refuse_foreign(part)
-    reader = environment or _find_reader(part, store.read(), system)
+    refuse_foreign(part)
+    reader = environment or find_reader(part, store.read(), system)
     goal = Path(
         target
         or f"{source.removesuffix(Path(source).suffix) if _is_file(source) else source}{_SUFFIXES[form]}"
@@ -204,11 +204,12 @@ def digest_save(
 def _require_distributed(parts: Sequence[Checkpoint]) -> Iterator[Checkpoint]:
     for part in parts:
         if part.format == "dcp":
-            _refuse_foreign(part)
+            refuse_foreign(part)
             yield part
 
 
-def _refuse_foreign(part: Checkpoint) -> None:
+def refuse_foreign(part: Checkpoint) -> None:
+    """Raise `NothingSuits` for what no torch should load: names that could run code, or what is not whole."""
     # torch itself would run what the metadata name.
     if part.foreign:
         raise NothingSuits(f"{part.path} is not loaded: it names {some(part.foreign)}, which could run code")
@@ -217,7 +218,7 @@ def _refuse_foreign(part: Checkpoint) -> None:
         raise NothingSuits(f"{part.path} is {part.state}: {said}")
 
 
-def _find_reader(part: Checkpoint, manifest: Manifest, system: str | None) -> Environment:
+def find_reader(part: Checkpoint, manifest: Manifest, system: str | None) -> Environment:
     """Return an environment here that reads a checkpoint, the active one first."""
     there = [
         environment for environment in manifest.environments if environment.on_disk and environment.torch

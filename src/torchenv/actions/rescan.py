@@ -83,8 +83,8 @@ def _look(
     """Look below the roots on this machine; an index with what was not seen now as it was before."""
     deadline = clock() + limit
     places = [_TimedPlace(Path(root), lambda: clock() > deadline) for root in roots if not is_remote(root)]
-    notes: list[str] = []
-    index = scan([place for place in places if place.exists()], before, notes.append)
+    index = scan([place for place in places if place.exists()], before, lambda _: None)
+    notes = [note for place in places for note in place.closed]
     for place in places:
         # One that is gone may come back: a disk that is not mounted.
         index.roots.setdefault(place.address, {})
@@ -135,6 +135,7 @@ class _TimedPlace(LocalPlace):
         super().__init__(path)
         self._is_over = is_over
         self.why = ""  # why it was not walked to its end
+        self.closed: list[str] = []  # sentences on the directories in it that could not be looked into
 
     def walk(self, known: Mapping[str, Folder]) -> Iterator[tuple[str, Folder]]:
         if self._is_over():
@@ -143,6 +144,8 @@ class _TimedPlace(LocalPlace):
         try:
             for address, folder in super().walk(known):
                 yield address, folder
+                if folder.closed:
+                    self.closed.append(f"{address} cannot be looked into: {folder.closed}")
                 if self._is_over():
                     self.why = "time"
                     return

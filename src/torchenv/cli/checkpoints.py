@@ -56,6 +56,14 @@ class ConvertFlags(NamedTuple):
     environment: str | None
 
 
+class RepairFlags(NamedTuple):
+    """What `checkpoints repair` takes."""
+
+    source: str
+    to_path: str | None
+    optimizer: Literal["adam", "adamw"]
+
+
 class GateFlags(NamedTuple):
     """What `checkpoints gate` takes."""
 
@@ -92,6 +100,7 @@ _Flags = (
     | GateFlags
     | CompareFlags
     | ConvertFlags
+    | RepairFlags
 )
 
 
@@ -165,7 +174,14 @@ def declare_checkpoints(parser: Parser) -> None:
     )
     change.add_argument("-e", "--environment", metavar="ENV", help="Environment whose torch reads it")
 
-    for action in (scan, show, keep, verify, down, gate, diff, change):
+    mend = actions.add_parser("repair", help="Copy a save with what newer releases of torch ask for")
+    mend.add_argument("source", metavar="SAVE", help="Save from before torch 2.7")
+    mend.add_argument("to_path", nargs="?", metavar="DST", help="Copy to make (default: RUN-repaired/SAVE)")
+    mend.add_argument(
+        "--optimizer", required=True, choices=("adam", "adamw"), help="Optimizer whose state it holds"
+    )
+
+    for action in (scan, show, keep, verify, down, gate, diff, change, mend):
         add_json(action)
         add_general(action, again=True)
 
@@ -181,6 +197,7 @@ def read_checkpoints_flags(flags: Namespace, cwd: Path) -> _Flags:
         "gate": GateFlags,
         "diff": CompareFlags,
         "convert": ConvertFlags,
+        "repair": RepairFlags,
     }
     return reader(kinds[flags.action])(flags, cwd)
 
@@ -205,6 +222,8 @@ def checkpoints(flags: _Flags, session: Session) -> int:
                 return _diff(flags, session)
             case ConvertFlags():
                 return _convert(flags, session)
+            case RepairFlags():
+                return _repair(flags, session)
     except OSError as error:
         # A file that may not be read, a full disk, a store that does not answer: where, and what it said.
         raise ToolFailed(f"{error.filename or 'checkpoints'}: {error.strerror or error}") from None
@@ -380,6 +399,26 @@ def _convert(flags: ConvertFlags, session: Session) -> int:
         run=session.programs,
     )
     session.output.show(lambda: describe_converted(converted), lambda: encode_converted(converted))
+    return 0
+
+
+def _repair(flags: RepairFlags, session: Session) -> int:
+    """Make a copy with what is missing, and see that it holds all else."""
+    from torchenv.actions.checkpoints import address_of
+    from torchenv.actions.repair import repair
+    from torchenv.render.checkpoints import describe_repaired, encode_repaired
+
+    cwd = session.settings.cwd
+    repaired = repair(
+        address_of(flags.source, cwd),
+        flags.optimizer,
+        session.store,
+        to=address_of(flags.to_path, cwd) if flags.to_path else None,
+        system=session.settings.checkpoint_system,
+        run=session.programs,
+        progress=session.output.progress("copying"),
+    )
+    session.output.show(lambda: describe_repaired(repaired), lambda: encode_repaired(repaired))
     return 0
 
 

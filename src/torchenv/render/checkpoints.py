@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torchenv.actions.gate import Gate
     from torchenv.actions.lifeboat import Keeping, KeptChange
     from torchenv.actions.read_save import Converted, CopyProof
+    from torchenv.actions.repair import Repaired
     from torchenv.checkpoints.contents import ContentsDiff, TensorForm
     from torchenv.checkpoints.scan.runs import Part, Save
 
@@ -240,6 +241,26 @@ def describe_converted(converted: Converted) -> str:
         values = _count(len(converted.left_out), "value")
         lines.append(f"  left out, as safetensors holds tensors only: {values}: {some(converted.left_out)}")
     return "\n".join(lines)
+
+
+def encode_repaired(repaired: Repaired) -> dict[str, Any]:
+    """Return the `torchenv.repair/1` document."""
+    return {
+        "schema": "torchenv.repair/1",
+        "source": repaired.source,
+        "copy": repaired.copy,
+        "added": list(repaired.added),
+        "torch": repaired.torch,
+    }
+
+
+def describe_repaired(repaired: Repaired) -> str:
+    """Describe the copy, and what it holds that its original lacks."""
+    return (
+        f"{repaired.copy}: copied from {repaired.source}; original unchanged\n"
+        f"  added: {some(repaired.added)}\n"
+        f"  every tensor compared in torch {repaired.torch}"
+    )
 
 
 def _scan_lines(scanned: Scanned, lines: Sequence[Run], now: datetime) -> Iterator[str]:
