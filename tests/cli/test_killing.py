@@ -90,7 +90,9 @@ def test_what_a_killed_create_left_running_is_ended_before_its_directory_is_clea
 ) -> None:
     process = torchenv.start("create", "2.15", "--backend", "rocm7.14")
     try:
-        wait_for(lambda: any(torchenv.root.glob("envs/*")))
+        wait_for(lambda: bool(torchenv.store.read().list_unfinished()))
+        (new,) = torchenv.store.read().list_unfinished()
+        wait_for(torchenv.store.lock_path(new.number).is_file)
         index.seconds_before_wheels = 60
         wait_for(lambda: any("uv pip sync" in each for each in still_holding(torchenv.root)))
         process.kill()
