@@ -213,7 +213,7 @@ def test_a_workspace_that_cannot_be_made_is_named(terminal: Terminal) -> None:
     assert ended.error == (
         5,
         (
-            f"error: {terminal.cwd}/file/workspace: Not a directory\n"
+            f"error: {terminal.cwd}/file/workspace/manifest.toml: Not a directory\n"
             "hint: choose another place with `--root DIR` or TORCHENV_HOME\n"
         ),
     )
