@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
 import sys
@@ -21,7 +23,7 @@ from torchenv.actions.smoke import Result, Smoked, Step, Trial, smoke
 from torchenv.catalogue import resources
 from torchenv.environment.base_python import BasePython
 from torchenv.errors import ToolFailed
-from torchenv.host.model import Amd, AmdDevice, Host, Status
+from torchenv.host.model import Amd, AmdDevice, Host, Problem, Status
 from torchenv.index.http import Network
 from torchenv.index.pages import fetcher
 from torchenv.installers.uv import Uv
@@ -46,13 +48,16 @@ class Inside:
     tells: tuple[Mapping[str, Any], ...]
     code: int = 0
     end: End = End.EXITED
+    err: str = ""
     asked: list[Command] = field(default_factory=list)
 
     def __call__(self, command: Command, *, timeout: float | None = None) -> Completed:
         self.asked.append(command)
         if command.argv[3:4] and Path(command.argv[3]).name == "smoke.py":
             lines = (f"\ntorchenv-smoke {json.dumps({'message': '', **each})}\n" for each in self.tells)
-            return Completed(command, self.code, "warning: torch says much\n" + "".join(lines), "", self.end)
+            return Completed(
+                command, self.code, "warning: torch says much\n" + "".join(lines), self.err, self.end
+            )
         return self.programs(command, timeout=timeout)
 
 
@@ -77,6 +82,7 @@ class Bench:
         trial = Trial(
             environment=self.environment,
             smoke=profile or Smoke(),
+            profile="train",
             packages=("torchvision",),
             catalogue=resources.catalogue(),
             host=self.host,
@@ -136,8 +142,16 @@ def bench(tmp_path: Path) -> Callable[..., Bench]:
 def test_what_computes_is_proven_with_when_where_and_what(bench: Callable[..., Bench]) -> None:
     on = bench("rtx-4090-driver-580", torch("2.15.0+cu132"), {"devices": [CARD]}, *COMPUTES)
     smoked = on.smoke()
-    proof = Proof(at=NOW, passed=True, what="smoke", host="node7", devices=(CARD,), git=GIT)
-    assert smoked.steps == (
+    proof = Proof(at=NOW, passed=True, what="smoke", host="node7", devices=(CARD,), git=GIT, profile="train")
+    assert [replace(step, seconds=0.0) for step in smoked.steps[:2]] == [
+        Step("declared requirements hold", Result.PASSED),
+        Step(
+            "libraries are as installed",
+            Result.SKIPPED,
+            message="no installer left digests of them, so nothing was hashed",
+        ),
+    ]
+    assert smoked.steps[2:] == (
         Step("matmul on cpu", Result.PASSED, 0.1),
         Step("torch is what its label says", Result.PASSED),
         Step("a planned device is there", Result.PASSED, message=CARD),
@@ -155,7 +169,8 @@ def test_the_checks_run_alone_in_the_environments_own_python(bench: Callable[...
     on.smoke()
     (command,) = on.inside.asked
     python = str(Path(on.environment.path) / "bin" / "python")
-    assert (command.argv[:3], command.argv[4]) == ((python, "-I", "-B"), '{"packages": ["torchvision"]}')
+    assert command.argv[:3] == (python, "-I", "-B")
+    assert json.loads(command.argv[4]) == {"packages": ["torchvision"], "scratch": str(on.root)}
     assert command.env == {"VIRTUAL_ENV": on.environment.path}
     assert command.without == ("PYTHONHOME", "PYTHONPATH")
 
@@ -316,3 +331,88 @@ def test_an_environment_that_failed_is_proven_once_it_passes(bench: Callable[...
     on.smoke()
     assert on.now_recorded().state is State.PROVEN
     assert [each.passed for each in on.now_recorded().proofs] == [False, True]
+
+
+def fill(
+    environment: Environment, name: str, version: str, *requires: str, library: bytes | None = None
+) -> Path:
+    """Put a package into an environment, with a library whose digest RECORD has."""
+    (site,) = Path(environment.path).glob("lib/python3*/site-packages")
+    info = site / f"{name}-{version}.dist-info"
+    info.mkdir()
+    wanted = "".join(f"Requires-Dist: {each}\n" for each in requires)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n{wanted}")
+    path = site / name / "lib" / f"lib{name}.so.1"
+    if library is not None:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(library)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(library).digest()).rstrip(b"=").decode()
+        (info / "RECORD").write_text(f"{name}/lib/lib{name}.so.1,sha256={digest},{len(library)}\n")
+    return path
+
+
+def test_a_flipped_byte_in_a_library_fails_before_anything_is_run(bench: Callable[..., Bench]) -> None:
+    on = bench("cpu-only-linux", torch("2.15.0+cpu"), *COMPUTES)
+    library = fill(on.environment, "torch", "2.15.0", library=b"code")
+    assert [step.message for step in on.smoke().steps if "libraries" in step.name] == ["1 files hashed"]
+    library.write_bytes(b"code"[::-1])
+    inside = library.relative_to(on.environment.path).as_posix()
+    assert on.smoke().proof.said == (f"libraries are as installed: {inside}: was changed",)
+    assert on.now_recorded().state is State.FAILED
+
+
+def test_a_requirement_that_is_not_met_fails(bench: Callable[..., Bench]) -> None:
+    on = bench("cpu-only-linux", torch("2.15.0+cpu"), *COMPUTES)
+    fill(on.environment, "numpy", "1.26.4")
+    fill(on.environment, "torchvision", "0.30.0", "numpy>=2", "torch==2.15.0")
+    assert on.smoke().proof.said == (
+        (
+            "declared requirements hold: torchvision 0.30.0 requires numpy>=2, and has 1.26.4;"
+            " torchvision 0.30.0 requires torch==2.15.0, and has none"
+        ),
+    )
+
+
+def test_what_the_environment_holds_of_torchs_family_must_import_though_no_profile_lists_it(
+    bench: Callable[..., Bench],
+) -> None:
+    on = bench("cpu-only-linux", torch("2.15.0+cpu"), *COMPUTES)
+    for name in ("torchaudio", "triton", "numpy", "rich"):
+        fill(on.environment, name, "1.0")
+    on.smoke()
+    (command,) = on.inside.asked
+    assert json.loads(command.argv[4])["packages"] == ["torchvision", "numpy", "torchaudio", "triton"]
+
+
+def test_a_mask_that_hides_every_planned_device_is_cleared_and_named(bench: Callable[..., Bench]) -> None:
+    on = bench("rtx-4090-driver-580", torch("2.15.0+cu132"), {"devices": [CARD]}, *COMPUTES)
+    mask = Problem("mask-hides-everything", "CUDA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES= hides every GPU")
+    on.host = replace(on.host, problems=(mask,))
+    smoked = on.smoke(Smoke(commands=(("python", "-c", "pass"),)), CUDA_VISIBLE_DEVICES="")
+    assert smoked.proof.passed
+    assert all("CUDA_VISIBLE_DEVICES" in command.without for command in on.inside.asked)
+    message = "CUDA_VISIBLE_DEVICES= hides every planned device; the checks ran without it"
+    assert Step("no mask hides the devices", Result.SKIPPED, message=message) in smoked.steps
+
+
+def test_a_warning_of_a_card_that_the_code_of_its_major_serves_is_harmless(
+    bench: Callable[..., Bench],
+) -> None:
+    on = bench("cpu-only-linux", torch("2.15.0+cpu"), *COMPUTES)
+    on.inside.err = (
+        "UserWarning: Found GPU0 NVIDIA GB10 which is of cuda capability 12.1.\n"
+        "    Minimum and Maximum cuda capability supported by this version of PyTorch is\n"
+        "    (8.0) - (12.0)\n"
+    )
+    message = "torch warns of compute capability 12.1: its code for 12.0 runs on it"
+    smoked = on.smoke()
+    assert Step("known harmless warning", Result.PASSED, message=message) in smoked.steps
+    on.inside.err = on.inside.err.replace("12.1", "13.0")
+    assert "known harmless warning" not in {step.name for step in on.smoke().steps}
+
+
+def test_a_proof_names_the_profile_and_its_commands(bench: Callable[..., Bench]) -> None:
+    on = bench("cpu-only-linux", torch("2.15.0+cpu"), *COMPUTES)
+    proof = on.smoke(Smoke(commands=(("python", "-c", "pass # all"),))).proof
+    assert (proof.profile, proof.commands) == ("train", ("python -c 'pass # all'",))
+    assert on.now_recorded().proofs[-1] == proof

@@ -12,6 +12,7 @@ from torchenv.actions.run_readability import judge_runs
 from torchenv.actions.status import status
 from torchenv.actions.switch import rollback, use
 from torchenv.errors import NothingSuits, WorkspaceError
+from torchenv.profile.model import Smoke
 from torchenv.render.environment import describe_list
 from torchenv.render.status import describe_status
 from torchenv.render.switch import describe_history, describe_switch, encode_switch
@@ -198,8 +199,13 @@ def test_processes_that_still_run_from_the_other_environment_are_named(workspace
     assert f"  process 4711 (python train.py) still runs from {new}" in describe_switch(switched)
 
 
-@pytest.mark.parametrize("proof", [False, True])
-def test_what_failed_its_smoke_commands_is_used_only_by_force(workspace: Workspace, *, proof: bool) -> None:
+REQUIRED = Smoke(commands=(("python", "smoke.py"),), required=True)
+
+
+@pytest.mark.parametrize("proof", [None, REQUIRED])
+def test_what_failed_its_smoke_commands_is_used_only_by_force(
+    workspace: Workspace, proof: Smoke | None
+) -> None:
     environment = workspace.built()
     store = workspace.store
     with store.hold("torchenv smoke"):
@@ -217,15 +223,39 @@ def test_where_the_profile_requires_proof_an_unproven_environment_is_used_only_b
 ) -> None:
     environment = workspace.built()
     with pytest.raises(NothingSuits) as caught:
-        use("1", workspace.store, workspace.outside, proof=True)
+        use("1", workspace.store, workspace.outside, proof=REQUIRED)
     assert caught.value.message == (
         f"environment {environment} has not passed its smoke commands, which the profile requires"
     )
     assert workspace.store.read().current is None
     store = workspace.store
     with store.hold("torchenv smoke"):
-        store.write(store.read().record_check(1, Proof(at=workspace.now(), passed=True, what="smoke")))
-    assert use("1", store, workspace.outside, proof=True).has_moved
+        proof = Proof(at=workspace.now(), passed=True, what="smoke", commands=("python smoke.py",))
+        store.write(store.read().record_check(1, proof))
+    assert use("1", store, workspace.outside, proof=REQUIRED).has_moved
+
+
+def test_a_proof_by_the_commands_of_another_profile_does_not_count(workspace: Workspace) -> None:
+    environment = workspace.built()
+    store = workspace.store
+    with store.hold("torchenv smoke"):
+        proof = Proof(at=workspace.now(), passed=True, what="smoke", profile="quick")
+        store.write(store.read().record_check(1, proof))
+    with pytest.raises(NothingSuits) as caught:
+        use("1", store, workspace.outside, proof=REQUIRED)
+    assert caught.value.message == (
+        f"environment {environment} passed the smoke commands of another profile (quick), not of this one"
+    )
+
+
+def test_the_previous_and_an_adopted_environment_need_no_proof(workspace: Workspace) -> None:
+    workspace.adopted(workspace.directory / "work" / ".venv")
+    workspace.built("2.14.1+cu130")
+    workspace.built("2.15.0+cu132")
+    use("2", workspace.store, workspace.outside)
+    use("3", workspace.store, workspace.outside)
+    assert use("2", workspace.store, workspace.outside, proof=REQUIRED).now.number == 2
+    assert use("1", workspace.store, workspace.outside, proof=REQUIRED).now.number == 1
 
 
 def test_after_its_project_was_renamed_everything_is_found_and_recorded_where_it_is(tmp_path: Path) -> None:

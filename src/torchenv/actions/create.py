@@ -22,6 +22,7 @@ from torchenv.actions.building import (
 )
 from torchenv.actions.built import find_built
 from torchenv.actions.carry import lock_with
+from torchenv.actions.causes.devices import list_total_masks
 from torchenv.actions.fetchable import expiring
 from torchenv.actions.inside import InsideReport, activation, look, mismatches
 from torchenv.actions.ports import Ports
@@ -320,7 +321,10 @@ def _stands_on_conda(host: Host, python: Path) -> tuple[str, ...]:
 
 def _proven(order: CreateOrder, directory: Path, lock: Lock, ports: Ports) -> InsideReport:
     companions = tuple(each.replace("-", "_") for each in order.companions)
-    report = look(ports.run, directory, companions, activation(order.plan, order.host))
+    masks = list_total_masks(order.host)
+    for name in masks:
+        ports.say(f"checking without {name}, which hides every device here")
+    report = look(ports.run, directory, companions, activation(order.plan, order.host), masks)
     wrong = (
         *mismatches(order.plan, order.host, report),
         *find_lock_differences(lock, report.data["packages"]),

@@ -10,6 +10,7 @@ from typing import Any
 
 from packaging.version import Version
 
+from torchenv.actions.causes.texts import explain_end, find_known_texts
 from torchenv.catalogue import Cuda, Rocm
 from torchenv.errors import ToolFailed
 from torchenv.host.model import AmdDevice, Capability, Host, NvidiaDevice
@@ -17,7 +18,7 @@ from torchenv.host.probe.amd import OVERRIDE
 from torchenv.installers import interpreter_in
 from torchenv.plan import Build, Plan
 from torchenv.plan.devices import devices_of
-from torchenv.system.process import Command, Runner
+from torchenv.system.process import Command, Completed, Runner
 from torchenv.workspace.records import Activation
 
 SCRIPT = Path(__file__).parent.parent / "guest" / "check.py"
@@ -44,32 +45,47 @@ class InsideReport:
         return tuple(str(each.get("name") or each["device"]) for each in computed)
 
 
-def command(environment: Path, imports: tuple[str, ...], around: Activation | None = None) -> Command:
-    """Write the command that looks at an environment from inside, isolated from all others."""
+def command(
+    environment: Path,
+    imports: tuple[str, ...],
+    around: Activation | None = None,
+    masks: tuple[str, ...] = (),
+) -> Command:
+    """Write the command that looks at an environment from inside, isolated and without what hides devices."""
     request = json.dumps({"imports": list(imports)})
     argv = (str(interpreter_in(environment)), "-I", "-B", str(SCRIPT), request)
     around = around or Activation()
-    return Command(argv, cwd=environment, env=around.set, without=around.unset)
+    hiding = tuple(name for name in masks if name not in around.set)
+    return Command(argv, cwd=environment, env=around.set, without=(*around.unset, *hiding))
 
 
 def look(
-    run: Runner, environment: Path, imports: tuple[str, ...] = (), around: Activation | None = None
+    run: Runner,
+    environment: Path,
+    imports: tuple[str, ...] = (),
+    around: Activation | None = None,
+    masks: tuple[str, ...] = (),
 ) -> InsideReport:
-    """Run the script inside; raises `ToolFailed` where it gives no answer."""
-    completed = run(command(environment, imports, around), timeout=TIME_LIMIT)
+    """Run the script inside, without the variables `masks`; raises `ToolFailed` where it gives no answer."""
+    completed = run(command(environment, imports, around, masks), timeout=TIME_LIMIT)
+    path = str(environment)
+    if (ended := explain_end(completed, TIME_LIMIT, path)) is not None:
+        raise ToolFailed(f"the check inside {environment} failed: {ended.message}", hint=_run(completed))
     out = completed.check("look at the new environment from inside")
     try:
         return InsideReport(json.loads(out.strip().splitlines()[-1]))
     except (IndexError, json.JSONDecodeError):
-        raise ToolFailed(
-            f"the check inside {environment} gave no answer", hint=f"run it: {completed.command}"
-        ) from None
+        raise ToolFailed(f"the check inside {environment} gave no answer", hint=_run(completed)) from None
+
+
+def _run(completed: Completed) -> str:
+    return f"to see all of it, run `{completed.command}`"
 
 
 def activation(plan: Plan, host: Host) -> Activation | None:
     """Return what the environment of a plan needs of the variables around it; None where that is nothing."""
     shown = visibility(plan, host)
-    accepted = any(each.code == "override-accepted" for each in plan.warnings)
+    accepted = any(warning.code == "override-accepted" for warning in plan.warnings)
     pretended = any(isinstance(each, AmdDevice) and each.override for each in devices_of("amd", host))
     # The plan is for the real chip, and the variable makes ROCm take it for another.
     misleading = (OVERRIDE,) if pretended and not accepted and _of_vendor("amd", plan) else ()
@@ -107,7 +123,8 @@ def mismatches(plan: Plan, host: Host, report: InsideReport) -> tuple[str, ...]:
 
 def _mismatches(plan: Plan, build: Build, host: Host, report: InsideReport) -> Iterator[str]:
     if error := report.data.get("torch_error"):
-        yield f"torch does not import: {error}"
+        known = next(find_known_texts(error, ""), None)
+        yield f"torch does not import: {error}" + (f" ({known.message})" if known else "")
         return
     yield from _version(build, str(report.torch["version"]))
     yield from _runtime(build, report)

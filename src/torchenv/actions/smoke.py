@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -11,20 +14,26 @@ from typing import Any
 
 from packaging.version import Version
 
-from torchenv.actions.causes.devices import find_label_lies
+from torchenv.actions.building import find_lock_differences
+from torchenv.actions.causes.devices import find_label_lies, list_total_masks
 from torchenv.actions.causes.imports import explain_import_failure
 from torchenv.actions.commands import command_in, could_not_start, failure, transcript
 from torchenv.actions.expected import Expected, read_expected_devices
 from torchenv.actions.ports import Ports
 from torchenv.actions.run import ProgramEntry, entry
 from torchenv.catalogue import Catalogue
-from torchenv.environment.inspect import Installation, describe
+from torchenv.environment.inspect import Distribution, Installation, canonical, describe, distributions
+from torchenv.environment.verify import verify_binaries
 from torchenv.errors import ToolFailed, WorkspaceError
 from torchenv.host.model import Host
 from torchenv.installers import interpreter_in
+from torchenv.lockfile.lock import Lock
+from torchenv.packages.installed import list_unmet
 from torchenv.profile.model import Smoke
+from torchenv.system.documents import Table
 from torchenv.system.process import Command, Completed, End
 from torchenv.workspace.records import Environment, Proof
+from torchenv.workspace.store import Store
 
 SCRIPT = Path(__file__).parent.parent / "guest" / "smoke.py"
 
@@ -54,12 +63,13 @@ class Step:
 class Trial:
     """What is to be proven, and where.
 
-    `packages` are the distributions that must import, `directory` is where the profile's commands run, `node`
-    the name of this machine and `environ` the user's variables.
+    `profile` is the name of whose commands run in `directory`, `packages` are distributions that must import,
+    `node` is the name of this machine and `environ` the user's variables.
     """
 
     environment: Environment
     smoke: Smoke
+    profile: str
     packages: tuple[str, ...]
     catalogue: Catalogue
     host: Host
@@ -96,20 +106,33 @@ def smoke(trial: Trial, ports: Ports) -> Smoked:
     """
     store, environment = ports.store, trial.environment
     around = entry(environment, store, trial.environ)
+    expected = read_expected_devices(environment, store, trial.host)
+    masks = _list_masks(expected, around, trial)
     own = [
-        command_in(environment, store, words, trial.directory, trial.environ)
+        _without(masks, command_in(environment, store, words, trial.directory, trial.environ))
         for words in trial.smoke.commands
     ]
-    ports.say(f"trying environment {environment} from inside, which takes a minute or two")
-    inside = ports.run(_inside(around, trial.packages), timeout=trial.smoke.timeout)
+    installation = describe(around.directory)
+    installed = distributions(installation)
+    ports.say("checking what its packages require, and hashing its libraries")
+    steps = [
+        *_check_requirements(installation, installed),
+        *_compare_with_lock(environment, store, installed),
+        *_hash_binaries(installation),
+    ]
+    packages = _list_imports(trial, installed, store)
+    ports.say(f"running the checks in environment {environment} (about 80 s)")
+    command = _without(masks, _inside(around, packages, store.root))
+    inside = ports.run(command, timeout=trial.smoke.timeout)
     if error := could_not_start(inside):
         raise error
     seen = parse_output(inside, trial.smoke.timeout)
-    installation = describe(around.directory)
-    steps = [
+    steps += [
         *_explain_steps(seen.steps, installation, trial.catalogue),
+        *_name_harmless_warnings(inside),
         *_compare_with_record(environment, seen),
-        *_on_devices(read_expected_devices(environment, store, trial.host), seen),
+        *_describe_masks(masks, trial),
+        *_on_devices(expected, seen),
     ]
     logs = [transcript(inside)]
     for command, words in zip(own, trial.smoke.commands, strict=True):
@@ -117,6 +140,94 @@ def smoke(trial: Trial, ports: Ports) -> Smoked:
         steps.append(step)
         logs.append(log)
     return _record_outcome(trial, seen, tuple(steps), "\n".join(logs), ports)
+
+
+def _list_imports(trial: Trial, installed: Sequence[Distribution], store: Store) -> tuple[str, ...]:
+    """Name what must import: what the profile lists, what was planned, and what rests on torch's binaries."""
+    present = {canonical(package.name) for package in installed}
+    path = store.plan_path(trial.environment.number)
+    planned: list[str] = []
+    if path.is_file():
+        plan = Table.from_json(path.read_text(encoding="utf-8"), str(path))
+        planned = [re.split(r"[^\w.-]", wanted)[0] for wanted in plan.strings("requirements")]
+    close = [name for name in sorted(present) if name in trial.catalogue.family or name in _CLOSE_TO_TORCH]
+    names = dict.fromkeys(map(canonical, (*trial.packages, *planned, *close)))
+    return tuple(name for name in names if name != "torch")
+
+
+# What torch itself calls, and what goes wrong in another version of it.
+_CLOSE_TO_TORCH = frozenset({"numpy", "triton", "triton-rocm", "triton-xpu"})
+
+
+def _check_requirements(installation: Installation, installed: Sequence[Distribution]) -> Iterator[Step]:
+    unmet = list_unmet(installed, installation.python)
+    said = "; ".join(
+        f"{wanted.package} requires {wanted.requirement}, and has {wanted.found or 'none'}"
+        for wanted in unmet
+    )
+    yield Step("declared requirements hold", Result.FAILED if unmet else Result.PASSED, message=said)
+
+
+def _compare_with_lock(
+    environment: Environment, store: Store, installed: Sequence[Distribution]
+) -> Iterator[Step]:
+    path = store.lock_path(environment.number)
+    if not path.is_file():
+        return
+    lock = Lock.parse(path.read_text(encoding="utf-8"), str(path))
+    found = {canonical(package.name): package.version for package in installed}
+    said = "; ".join(find_lock_differences(lock, found))
+    yield Step("packages are those of the lock file", Result.FAILED if said else Result.PASSED, message=said)
+
+
+def _hash_binaries(installation: Installation) -> Iterator[Step]:
+    began = time.perf_counter()
+    count, wrong = verify_binaries(installation)
+    seconds = round(time.perf_counter() - began, 3)
+    name = "libraries are as installed"
+    if not count:
+        message = "no installer left digests of them, so nothing was hashed"
+        yield Step(name, Result.SKIPPED, seconds, message)
+    elif wrong:
+        yield Step(name, Result.FAILED, seconds, "; ".join(map(str, wrong[:5])))
+    else:
+        yield Step(name, Result.PASSED, seconds, f"{count} files hashed")
+
+
+def _list_masks(expected: Expected, around: ProgramEntry, trial: Trial) -> tuple[str, ...]:
+    """Return the variables of the user's that hide every planned device; those of the plan itself stay."""
+    if not expected.needed:
+        return ()
+    return tuple(name for name in list_total_masks(trial.host) if name not in around.set)
+
+
+def _without(masks: tuple[str, ...], command: Command) -> Command:
+    return replace(command, without=(*command.without, *masks)) if masks else command
+
+
+def _describe_masks(masks: tuple[str, ...], trial: Trial) -> Iterator[Step]:
+    for name in masks:
+        message = (
+            f"{name}={trial.environ.get(name, '')} hides every planned device; the checks ran without it"
+        )
+        yield Step("no mask hides the devices", Result.SKIPPED, message=message)
+
+
+# NVIDIA GB10 with CUDA capability 12.1 … (8.0) - (12.0): code for 12.0 runs on 12.1.
+_BESIDE = re.compile(
+    r"cuda capability (\d+)\.(\d+)\.?.{0,200}?\(\d+\.\d+\) - \((\d+)\.(\d+)\)", re.DOTALL | re.IGNORECASE
+)
+
+
+def _name_harmless_warnings(completed: Completed) -> Iterator[Step]:
+    for match in _BESIDE.finditer(completed.err):
+        major, minor, newest, below = map(int, match.groups())
+        if major == newest and minor > below:
+            message = (
+                f"torch warns of compute capability {major}.{minor}: its code for {newest}.{below} runs on it"
+            )
+            yield Step("known harmless warning", Result.PASSED, message=message)
+            return
 
 
 def parse_output(completed: Completed, timeout: float) -> SmokeOutput:
@@ -159,8 +270,9 @@ def _describe_end(completed: Completed, timeout: float) -> str:
     return f"the process {completed.ending()}{said}"
 
 
-def _inside(around: ProgramEntry, packages: Sequence[str]) -> Command:
-    request = json.dumps({"packages": list(packages)})
+def _inside(around: ProgramEntry, packages: Sequence[str], root: Path) -> Command:
+    # Where the temporary directory is full or runs no code, the workspace stands in.
+    request = json.dumps({"packages": list(packages), "scratch": str(root)})
     python = str(interpreter_in(around.directory))
     return Command(
         (python, "-I", "-B", str(SCRIPT), request),
@@ -225,7 +337,7 @@ def _try_command(
     after: Sequence[Step],
 ) -> tuple[Step, str]:
     name = " ".join(words)
-    if any(each.result is Result.FAILED for each in after):
+    if any(step.result is Result.FAILED for step in after):
         return Step(name, Result.SKIPPED, message="not run, since a check before it failed"), ""
     ports.say(f"running {name}")
     began = ports.now()
@@ -242,7 +354,7 @@ def _record_outcome(
     trial: Trial, seen: SmokeOutput, steps: tuple[Step, ...], log: str, ports: Ports
 ) -> Smoked:
     store, number = ports.store, trial.environment.number
-    failed = [each for each in steps if each.result is Result.FAILED]
+    failed = [step for step in steps if step.result is Result.FAILED]
     proof = Proof(
         at=ports.now(),
         passed=not failed,
@@ -250,7 +362,9 @@ def _record_outcome(
         host=trial.node,
         devices=() if failed else seen.devices,
         git=seen.torch.get("git"),
-        said=tuple(f"{each.name}: {each.message}" for each in failed),
+        said=tuple(f"{step.name}: {step.message}" for step in failed),
+        profile=trial.profile,
+        commands=tuple(map(shlex.join, trial.smoke.commands)),
     )
     with store.hold(f"torchenv smoke {number}"):
         manifest = store.read()

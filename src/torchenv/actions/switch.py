@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +12,7 @@ from torchenv.actions.run import directory_of
 from torchenv.checkpoints.lifeboats import describe_run
 from torchenv.environment.inspect import describe
 from torchenv.errors import NothingSuits, TorchenvError, WorkspaceError
+from torchenv.profile.model import Smoke
 from torchenv.system.processes import Process, Running
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, EnvironmentKind, Run, State
@@ -49,9 +51,18 @@ class Outside:
 
 
 def use(
-    named: str, store: Store, outside: Outside, *, why: str = "use", force: bool = False, proof: bool = False
+    named: str,
+    store: Store,
+    outside: Outside,
+    *,
+    why: str = "use",
+    force: bool = False,
+    proof: Smoke | None = None,
 ) -> Switched:
-    """Put the environment that `named` means in use; `proof` asks that it has passed its smoke commands.
+    """Make the environment that `named` means the active one; `proof` is whose commands it must have passed.
+
+    Where these are required, a proof by other commands does not count. The previous environment and those
+    that were made elsewhere need none: they were in use before.
 
     Raises `NothingSuits` where that needs `force`, `WorkspaceError` where the environment cannot be used.
     """
@@ -59,7 +70,9 @@ def use(
         manifest = store.settle()
         target = manifest.find(named)
         if not force and target.number != manifest.current:
-            _refuse_unproven(target, proof=proof)
+            previous = manifest.rollback_target(lambda _: True)
+            known = target == previous or target.kind is EnvironmentKind.ADOPTED
+            _refuse_unproven(target, None if known else proof)
         return _switch_to(manifest, target, store, outside, why=why)
 
 
@@ -169,13 +182,23 @@ def _warn(runs: tuple[Run, ...], target: Environment, outside: Outside, *, advic
         outside.say(f"and so with {len(concerned) - _WARNED} more runs")
 
 
-def _refuse_unproven(target: Environment, *, proof: bool) -> None:
+def _refuse_unproven(target: Environment, proof: Smoke | None) -> None:
     number = target.number
     again = f"run `torchenv smoke {number}`, or take it as it is: `torchenv use {number} --force`"
     if target.state is State.FAILED:
         raise NothingSuits(f"environment {target} failed its smoke commands", hint=again)
-    if proof and target.state is not State.PROVEN:
+    if proof is None or not proof.required:
+        return
+    commands = tuple(map(shlex.join, proof.commands))
+    smoked = [run for run in target.proofs if run.what == "smoke" and run.passed]
+    if not smoked or target.state is not State.PROVEN:
         said = f"environment {target} has not passed its smoke commands, which the profile requires"
+        raise NothingSuits(said, hint=again)
+    if all(run.commands != commands for run in smoked):
+        others = ", ".join(sorted({run.profile or "unknown" for run in smoked}))
+        said = (
+            f"environment {target} passed the smoke commands of another profile ({others}), not of this one"
+        )
         raise NothingSuits(said, hint=again)
 
 

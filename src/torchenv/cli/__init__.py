@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("switching", "Run a command in an environment"),
     "activate": ("shells", "Print the commands that activate an environment in a shell"),
     "kernel": ("shells", "Install or remove an environment as a Jupyter kernel"),
+    "doctor": ("proofs", "Find why an environment does not work, and what cures it"),
     "verify": ("proofs", "Check that an environment is as it was built"),
     "smoke": ("proofs", "Check that torch computes, trains and saves in an environment"),
     "evaluate": ("proofs", "Measure a model in two environments and compare the metrics"),

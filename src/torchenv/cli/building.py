@@ -372,7 +372,7 @@ def _switch_to(environment: Environment, session: Session) -> None:
     from torchenv.actions.switch import use
     from torchenv.render.switch import describe_switch
 
-    proof = session.profile.smoke.required
+    proof = session.profile.smoke
     switched = use(str(environment.number), session.store, session.outside, why="create", proof=proof)
     # With --json the document on stdout is what was made.
     say = session.output.say if session.output.is_json else session.output.print

@@ -426,7 +426,7 @@ def _switch_to(environment: Environment, session: Session) -> bool:
     from torchenv.actions.switch import use
     from torchenv.render.switch import describe_switch
 
-    proof = session.profile.smoke.required
+    proof = session.profile.smoke
     switched = use(str(environment.number), session.store, session.outside, why="sync", proof=proof)
     if switched.has_moved:
         session.output.say(describe_switch(switched, program=session.settings.program))

@@ -1,8 +1,9 @@
-"""`verify`, `smoke`, `evaluate`: what shows that an environment is as it should be."""
+"""`doctor`, `verify`, `smoke`, `evaluate`: what shows that an environment is as it should be."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from torchenv.cli.gather import find_environment, find_working_directory, read_host
 from torchenv.cli.options import add_environment, add_json, add_profile
@@ -11,7 +12,60 @@ from torchenv.cli.session import Session, read_text
 from torchenv.errors import InputError
 from torchenv.workspace.records import Environment
 
+if TYPE_CHECKING:
+    from torchenv.host.model import Host
+
 FOUND_SOMETHING = 1
+
+
+class DoctorFlags(NamedTuple):
+    """What `doctor` takes."""
+
+    environment: str | None
+
+
+def declare_doctor(parser: Parser) -> None:
+    """Declare what `doctor` takes."""
+    parser.add_argument(
+        "environment",
+        nargs="?",
+        metavar="ENV|PATH",
+        help="Environment of this workspace, or any on disk (default: the active one)",
+    )
+    add_json(parser, "Print the torchenv.doctor/1 document")
+
+
+def doctor(flags: DoctorFlags, session: Session) -> int:
+    """Look at any environment, and print every finding with its cure."""
+    from torchenv.actions.doctor import diagnose
+    from torchenv.render.doctor import describe_diagnosis, encode_diagnosis
+
+    host = read_host((), session)
+    path = _find_patient(flags.environment, host, session)
+    session.output.say(f"importing torch in {path}")
+    diagnosis = diagnose(path, host, session.catalogue, session.settings.environ, session.programs)
+    session.output.show(lambda: describe_diagnosis(diagnosis), lambda: encode_diagnosis(diagnosis))
+    return 0 if diagnosis.is_well else FOUND_SOMETHING
+
+
+def _find_patient(named: str | None, host: Host, session: Session) -> Path:
+    """Return where the environment is that is meant; one of the workspace goes before a path of that name."""
+    from torchenv.errors import TorchenvError
+
+    if named is not None:
+        path = session.settings.cwd / named
+        try:
+            return Path(session.store.read().find(named).path)
+        except TorchenvError:
+            if not path.exists():
+                raise
+            return path
+    if (active := session.store.read().active) is not None:
+        return Path(active.path)
+    if host.active is None:
+        hint = "name one: `torchenv doctor PATH`"
+        raise InputError("no environment is active, and the project has none", hint=hint)
+    return Path(host.active.path)
 
 
 class VerifyFlags(NamedTuple):
@@ -65,6 +119,7 @@ def smoke(flags: SmokeFlags, session: Session) -> int:
     trial = Trial(
         environment=environment,
         smoke=session.profile.smoke,
+        profile=session.profile.name,
         packages=_list_required_imports(session, environment),
         catalogue=session.catalogue,
         host=read_host((), session),
@@ -152,6 +207,7 @@ def _find_old(named: str | None, new: Environment, session: Session) -> Environm
 
 
 COMMANDS = {
+    "doctor": CommandSpec(declare_doctor, reader(DoctorFlags), doctor),
     "verify": CommandSpec(declare_verify, reader(VerifyFlags), verify),
     "smoke": CommandSpec(declare_smoke, reader(SmokeFlags), smoke),
     "evaluate": CommandSpec(declare_evaluate, reader(EvaluateFlags), evaluate),

@@ -41,7 +41,7 @@ def use(flags: UseFlags, session: Session) -> int:
     """Switch, and tell what that means."""
     from torchenv.actions.switch import use as switch
 
-    proof = session.profile.smoke.required
+    proof = session.profile.smoke
     rescan_checkpoints(session)
     switched = switch(flags.environment, session.store, session.outside, force=flags.force, proof=proof)
     note_surroundings(switched.now.torch, session)

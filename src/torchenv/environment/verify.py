@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -15,6 +16,9 @@ from torchenv.environment.inspect import Installation, read_recorded_digests
 
 if TYPE_CHECKING:
     from torchenv.environment.base_python import BasePython
+
+# libtorch_cpu.so, libcudnn.so.9, _C.cpython-312-x86_64-linux-gnu.so, c10.dll
+_BINARY = re.compile(r"\.(?:so|dylib|pyd|dll)(?:\.[0-9.]+)?$")
 
 # Told now and then: bytes read so far, bytes in all.
 Progress = Callable[[int, int], None]
@@ -55,6 +59,29 @@ def verify(
     if changed_base:
         wrong = tuple(finding for finding in wrong if finding.code != "interpreter-gone")
     return (*wrong, *changed_base, *files)
+
+
+def verify_binaries(
+    installation: Installation, progress: Progress = _silent
+) -> tuple[int, tuple[EnvironmentFinding, ...]]:
+    """Hash every library and extension whose digest its installer wrote down, and name those that differ.
+
+    Also returns how many there were: without any, nothing is known of them.
+    """
+    recorded = {path: digest for path, digest in _read_digests(installation).items() if _BINARY.search(path)}
+    found = {
+        relative(path, installation.path): (path, status)
+        for path, status in files_of(installation)
+        if _BINARY.search(path)
+    }
+    contents = _contents(found, set(recorded), progress)
+    findings = [
+        EnvironmentFinding("changed", path, "was changed")
+        for path, digest in recorded.items()
+        if path in contents and contents[path] != digest and not contents[path].startswith("-> ")
+    ]
+    findings += [EnvironmentFinding("missing", path, "is missing") for path in recorded.keys() - found.keys()]
+    return len(recorded), tuple(sorted(findings, key=lambda finding: finding.path))
 
 
 def digest_of_base(path: Path) -> str | None:

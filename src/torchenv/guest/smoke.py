@@ -1,8 +1,9 @@
-"""Says from inside an environment whether everything that training leans on works there.
+"""Report from inside an environment whether everything that training leans on works there.
 
 Run as a file by that environment's own interpreter (`python -I -B smoke.py REQUEST`), so it uses the standard
 library and torch alone and may not import torchenv. REQUEST is JSON:
-{"packages": ["torchvision", ...]}, the distributions that must import.
+{"packages": ["torchvision", ...], "scratch": "/work"}: the distributions that must import, and where to
+write if the temporary directory is full or runs no code.
 Prints a line as each step begins and one as it ends, so that a crash tells which step it was in:
 torchenv-smoke {"began": "convolution on cuda:0"}
 torchenv-smoke {"step": "convolution on cuda:0", "result": "passed", "seconds": 0.2, "message": ""}
@@ -34,6 +35,8 @@ MARK = "torchenv-smoke "
 # Each rank loads torch anew, which on a slow disk takes longer than all that follows.
 RANKS_MUST_MEET_IN = 300.0
 
+SCRATCH_NEEDS = 256 << 20
+
 
 class Skipped(Exception):
     """A step that cannot be judged here, with the reason."""
@@ -41,12 +44,13 @@ class Skipped(Exception):
 
 def main() -> int:
     request = json.loads(sys.argv[1])
-    with tempfile.TemporaryDirectory(prefix="torchenv-smoke-") as scratch:
+    where = choose_scratch([tempfile.gettempdir(), request.get("scratch"), str(Path.home())])
+    with tempfile.TemporaryDirectory(prefix="torchenv-smoke-", dir=where) as scratch:
         prepare(scratch)
         if step("import torch", imports_torch):
             torch = importlib.import_module("torch")
             tell({"torch": {**check.describe(torch), "compiled_cuda": read_compiled_cuda(torch)}})
-            tell({"devices": [name_device(torch, each) for each in check.devices(torch)]})
+            tell({"devices": [name_device(torch, device) for device in check.devices(torch)]})
             for name, run in steps(torch, Path(scratch)):
                 step(name, run)
             for name in request["packages"]:
@@ -54,7 +58,29 @@ def main() -> int:
     return 0
 
 
+def choose_scratch(places: list[Any]) -> str | None:
+    """Return the first directory with room whose file system runs code; None where Python's own choice stays.
+
+    Compiled functions are loaded from there, and the workers that torch starts meet there.
+    """
+    for place in places:
+        if place is None or not os.path.isdir(place) or not os.access(place, os.W_OK):
+            continue
+        if not hasattr(os, "statvfs"):
+            return str(place)
+        found = os.statvfs(place)
+        roomy = found.f_bavail * found.f_frsize >= SCRATCH_NEEDS
+        if roomy and not found.f_flag & getattr(os, "ST_NOEXEC", 0):
+            return str(place)
+    return None
+
+
 def prepare(scratch: str) -> None:
+    # Whatever torch and its children make is beside the rest, not in a place that was found wanting.
+    os.environ["TMPDIR"] = scratch
+    tempfile.tempdir = scratch
+    # More threads than the two of a small machine gain nothing for what is so small.
+    os.environ.setdefault("OMP_NUM_THREADS", "2")
     # What was compiled on another day proves nothing, and nothing is left in the user's caches.
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{scratch}/inductor"
     os.environ["TRITON_CACHE_DIR"] = f"{scratch}/triton"
@@ -181,7 +207,7 @@ def explain_no_compiler() -> str | None:
     except RuntimeError as error:
         return str(error)
     compilers = (os.environ.get("CXX"), *(("cl",) if sys.platform == "win32" else ("g++", "clang++", "gcc")))
-    if not any(each and shutil.which(each) for each in compilers):
+    if not any(compiler and shutil.which(compiler) for compiler in compilers):
         return "there is no C++ compiler on this machine, which torch.compile needs"
     if not Path(sysconfig.get_path("include"), "Python.h").is_file():
         return "this machine lacks the headers of its Python (Python.h), which torch.compile needs"
@@ -212,21 +238,21 @@ def two_ranks(torch: Any, scratch: Path) -> str:
     context = multiprocessing.get_context("spawn")
     errors = context.SimpleQueue()
     meeting = str(scratch / "gloo-2")
-    ranks = [context.Process(target=rank_of_two, args=(rank, meeting, errors)) for rank in range(2)]
-    for each in ranks:
-        each.start()
+    ranks = [context.Process(target=rank_of_two, args=(number, meeting, errors)) for number in range(2)]
+    for rank in ranks:
+        rank.start()
     deadline = time.monotonic() + RANKS_MUST_MEET_IN
-    for each in ranks:
-        each.join(max(0.0, deadline - time.monotonic()))
-    late = [each for each in ranks if each.is_alive()]
-    for each in late:
-        each.kill()
-        each.join()
+    for rank in ranks:
+        rank.join(max(0.0, deadline - time.monotonic()))
+    late = [rank for rank in ranks if rank.is_alive()]
+    for rank in late:
+        rank.kill()
+        rank.join()
     if not errors.empty():
         raise RuntimeError(errors.get())
     if late:
         raise TimeoutError(f"the ranks did not meet within {RANKS_MUST_MEET_IN:.0f} s")
-    codes = [each.exitcode for each in ranks if each.exitcode != 0]
+    codes = [rank.exitcode for rank in ranks if rank.exitcode != 0]
     if codes:
         raise RuntimeError(f"a rank ended with code {codes[0]}")
     return ""
@@ -274,7 +300,7 @@ def imports(package: str) -> str:
 
 def modules_of(package: str) -> list[str]:
     """Return the module that has the distribution's name, else every one that it brings at the top."""
-    brought = sorted(each for each in at_the_top(distribution(package)) if not each.startswith("_"))
+    brought = sorted(name for name in at_the_top(distribution(package)) if not name.startswith("_"))
     # Not a few wheels bring their `tests` or `docs` along, which were never meant to be imported.
     canonical = check.canonical(package)
     own = [module for module in brought if check.canonical(module) == canonical]
@@ -286,7 +312,7 @@ def at_the_top(found: Distribution) -> set[str]:
     names = {*(found.read_text("top_level.txt") or "").split()}
     for file in found.files or ():
         names.add(file.parts[0] if len(file.parts) > 1 else getmodulename(file.name) or "")
-    return {each for each in names if each.isidentifier()}
+    return {name for name in names if name.isidentifier()}
 
 
 if __name__ == "__main__":

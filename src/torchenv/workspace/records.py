@@ -94,7 +94,8 @@ class Activation:
 class Proof:
     """One run of checks in an environment; without devices it says nothing of a GPU.
 
-    `host` is the name of the machine and `git` the commit that torch says it was built from.
+    `host` is the name of the machine and `git` the commit that torch says it was built from; `profile` and
+    `commands` are whose commands ran and which, as they are typed.
     """
 
     at: datetime
@@ -104,6 +105,8 @@ class Proof:
     devices: tuple[str, ...] = ()
     git: str | None = None
     said: tuple[str, ...] = ()
+    profile: str | None = None
+    commands: tuple[str, ...] = ()
     more: More = field(default_factory=nothing_more, hash=False)
 
     @classmethod
@@ -116,6 +119,8 @@ class Proof:
             devices=table.strings("devices"),
             git=table.get("git", str, None),
             said=table.strings("said"),
+            profile=table.get("profile", str, None),
+            commands=table.strings("commands"),
             more=unknown_keys(table, cls),
         )
 

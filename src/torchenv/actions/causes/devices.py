@@ -91,6 +91,11 @@ def find_hidden(vendor: str, host: Host, environ: Mapping[str, str]) -> Iterator
             yield EnvironmentFinding("hidden-by-mask", name, message, f"unset {name}")
 
 
+def list_total_masks(host: Host) -> tuple[str, ...]:
+    """Return the variables that hide every device, under which no check of a device can pass."""
+    return tuple(problem.source for problem in host.problems if problem.code == "mask-hides-everything")
+
+
 def _of_the_machine(host: Host) -> Iterator[EnvironmentFinding]:
     for problem in host.problems:
         if problem.code in _CURES:
