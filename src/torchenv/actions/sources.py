@@ -103,8 +103,12 @@ def from_directory(lock: Lock, directory: Path) -> Lock:
     return lock.elsewhere(addresses, {})
 
 
-def bring(lock: Lock, directory: Path, download: Download, say: Say) -> tuple[Path, ...]:
-    """Bring every file of a lock into a directory, each proven by its hash; what is there already stays.
+def bring(
+    lock: Lock, directory: Path, download: Download, say: Say, *, python: str, platform: str
+) -> tuple[Path, ...]:
+    """Bring what a lock needs on a platform into a directory, each file proven by its hash.
+
+    A package has one file there: no sources beside its wheel. What is there already stays.
 
     Raises `IndexFailed` where one cannot be had or is another file, `InputError` for what has no file, and
     where the directory takes none.
@@ -113,7 +117,8 @@ def bring(lock: Lock, directory: Path, download: Download, say: Say) -> tuple[Pa
     if without:
         hint = "only released packages can be brought"
         raise InputError(f"{', '.join(without)} comes from a repository and has no file", hint=hint)
-    files = [file for package in lock.packages for file in package.files]
+    chosen = ((package, package.choose_file(python, platform)) for package in lock.packages)
+    files = [file for package, fitting in chosen for file in ([fitting] if fitting else package.files)]
     try:
         directory.mkdir(parents=True, exist_ok=True)
         found = _digests(directory, files)

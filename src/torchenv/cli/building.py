@@ -45,6 +45,7 @@ class InitFlags(NamedTuple):
     """What `init` takes."""
 
     template: str
+    layout: str | None
 
 
 def declare_init(parser: Parser) -> None:
@@ -52,7 +53,14 @@ def declare_init(parser: Parser) -> None:
     from torchenv.profile.packaged import list_profile_names
 
     known = ", ".join(list_profile_names())
-    parser.add_argument(
+    begin = parser.add_mutually_exclusive_group()
+    begin.add_argument(
+        "--from",
+        metavar="FILE",
+        dest="layout",
+        help="Read a pyproject.toml, pixi.toml, environment.yml, requirements.txt or uv.lock",
+    )
+    begin.add_argument(
         "--profile",
         metavar="NAME",
         dest="template",
@@ -67,8 +75,11 @@ def init(flags: InitFlags, session: Session) -> int:
 
     from torchenv.profile.packaged import read_packaged_profile
 
-    text, _ = read_packaged_profile(flags.template)
     path = (session.settings.project or session.settings.cwd) / PROJECT_FILE
+    if flags.layout is None:
+        text, _ = read_packaged_profile(flags.template)
+    else:
+        text = _read_layout(flags.layout, path.parent, session)
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -80,6 +91,23 @@ def init(flags: InitFlags, session: Session) -> int:
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
     session.output.say(f"wrote {path}; see what it gives on this machine with `torchenv plan`")
     return 0
+
+
+def _read_layout(name: str, directory: Path, session: Session) -> str:
+    """Return the profile that a layout of another tool asks for; what has no place in it is noted."""
+    import os
+
+    from torchenv.packages.layouts import read_layout
+    from torchenv.profile.model import Profile
+    from torchenv.render.profile import write_profile
+
+    named = os.path.relpath(session.settings.cwd / name, directory).replace(os.sep, "/")
+    found = read_layout(named, directory, lambda path: read_text(path, "the file"), session.catalogue)
+    for left_out in found.left_out:
+        session.output.note(f"left out: {left_out}")
+    text = write_profile(found, named)
+    Profile.from_toml(text, f"the profile made from {named}")
+    return text
 
 
 class ProbeFlags(NamedTuple):

@@ -387,7 +387,7 @@ def _build(
 
 def _make_ports(found: Lock, target: LockedTarget, flags: SyncFlags, session: Session) -> Ports:
     """Return the ports, with an installer that takes the files from where the user says they are."""
-    from torchenv.actions.sources import Mirror, at_mirror, from_directory, refuse_vanished
+    from torchenv.actions.sources import from_directory, refuse_vanished
     from torchenv.installers.moved import RelocatedInstaller
 
     settings = session.settings
@@ -397,14 +397,23 @@ def _make_ports(found: Lock, target: LockedTarget, flags: SyncFlags, session: Se
         return replace(ports, installer=RelocatedInstaller(ports.installer, lambda _: elsewhere))
     if settings.is_offline:
         return ports
-    # The profile's mirrors are in the lock already.
-    named = session.named_mirrors
-    if named.torch or named.packages:
-        mirror = Mirror(torch=named.torch, packages=named.packages, backend=target.backend or "")
-        elsewhere = at_mirror(found, mirror, session.fetch)
-        return replace(ports, installer=RelocatedInstaller(ports.installer, lambda _: elsewhere))
+    mirrored = _at_set_mirror(found, target, session)
+    if mirrored is not found:
+        return replace(ports, installer=RelocatedInstaller(ports.installer, lambda _: mirrored))
     refuse_vanished(found, session.fetch, session.output.say)
     return ports
+
+
+def _at_set_mirror(found: Lock, target: LockedTarget, session: Session) -> Lock:
+    """Return a lock with the addresses of the mirrors that variables name; itself where none is set."""
+    from torchenv.actions.sources import Mirror, at_mirror
+
+    # The profile's mirrors are in the lock already.
+    named = session.named_mirrors
+    if not named.torch and not named.packages:
+        return found
+    mirror = Mirror(torch=named.torch, packages=named.packages, backend=target.backend or "")
+    return at_mirror(found, mirror, session.fetch)
 
 
 def _finish(environment: Environment, flags: SyncFlags, session: Session, *, made: bool) -> int:
@@ -453,7 +462,10 @@ def fetch(flags: FetchFlags, session: Session) -> int:
     project = Project.of(session)
     target = project.require_lock_set().target(flags.target)
     directory = session.settings.cwd / flags.directory
-    files = bring(project.lock(target), directory, session.network.download, session.output.say)
+    locked = _at_set_mirror(project.lock(target), target, session)
+    python, platform = target.python, target.platform
+    say, download = session.output.say, session.network.download
+    files = bring(locked, directory, download, say, python=python, platform=platform)
     session.output.say(f"{len(files)} files of target {target} are in {directory}")
     session.output.say(
         f"where there is no network: torchenv sync {target.name} --offline --wheels {directory}"
@@ -464,33 +476,55 @@ def fetch(flags: FetchFlags, session: Session) -> int:
 class ExportFlags(NamedTuple):
     """What `export` takes."""
 
-    dockerfile: str
+    dockerfile: str | None
+    requirements: str | None
+    uv: bool
     output: str | None
 
 
 def declare_export(parser: Parser) -> None:
     """Declare what `export` takes."""
-    parser.add_argument("--dockerfile", metavar="TARGET", required=True, help="Target to build in the image")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--dockerfile", metavar="TARGET", help="Write a Dockerfile that builds TARGET")
+    what.add_argument("--requirements", metavar="TARGET", help="Write requirements with hashes for TARGET")
+    what.add_argument(
+        "--uv", action="store_true", help="Write uv's sources, indexes and conflicts for all targets"
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="Write to FILE (default: print it)")
 
 
 def export(flags: ExportFlags, session: Session) -> int:
-    """Write a Dockerfile for a target."""
+    """Write what another tool reads in place of the locks."""
+    project = Project.of(session)
+    locked = project.require_lock_set()
+    if flags.uv:
+        from torchenv.render.export import export_uv
+
+        locks = {target: project.lock(target) for target in locked.targets if target.lock}
+        text = export_uv(locks, project.catalogue.family)
+        return _write_export(text, "copy it into pyproject.toml", flags, session)
+    target = locked.target(flags.requirements or flags.dockerfile or "")
+    if flags.requirements:
+        from torchenv.render.export import export_requirements
+
+        then = "install it with `pip install --no-deps --require-hashes -r FILE`"
+        return _write_export(export_requirements(target, project.lock(target)), then, flags, session)
     from importlib.metadata import version
 
     from torchenv.render.dockerfile import dockerfile
 
-    project = Project.of(session)
-    locked = project.require_lock_set()
-    target = locked.target(flags.dockerfile)
     project.proven(target)
-    text = dockerfile(target, uv=version("uv"))
+    then = f"build it in {project.directory}, where {target.file} is"
+    return _write_export(dockerfile(target, uv=version("uv")), then, flags, session)
+
+
+def _write_export(text: str, then: str, flags: ExportFlags, session: Session) -> int:
     if flags.output is None:
         session.output.print(text.rstrip("\n"))
         return 0
     path = session.settings.cwd / flags.output
     write_text(path, text)
-    session.output.say(f"wrote {path}; build it in {project.directory}, where {target.file} is")
+    session.output.say(f"wrote {path}; {then}")
     return 0
 
 

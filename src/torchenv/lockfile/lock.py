@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,19 @@ class LockedPackage:
     version: str | None
     index: str | None
     files: tuple[LockedFile, ...]
+
+    def choose_file(self, python: str, platform: str) -> LockedFile | None:
+        """Return what an installer takes for a Python such as `3.14t` on a platform: a wheel, if one fits."""
+        from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+        from torchenv.index.pages import Wheel
+
+        for file in self.files:
+            with suppress(InvalidWheelFilename):
+                _, version, _, tags = parse_wheel_filename(file.name)
+                if Wheel(filename=file.name, version=version, tags=tags).fits(python, platform):
+                    return file
+        return next((file for file in self.files if not file.name.endswith(".whl")), None)
 
 
 @dataclass(frozen=True)
