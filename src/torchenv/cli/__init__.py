@@ -47,6 +47,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "remove": ("environments", "Delete environments (their lock files stay)"),
     "prune": ("environments", "Delete old and unused environments"),
     "restore": ("environments", "Rebuild a removed environment from its lock file"),
+    "upgrade": ("upgrade", "Upgrade step by step: check, build, prove, protect, switch"),
+    "commit": ("upgrade", "End the trial of an upgrade"),
     "audit": ("reports", "Find what in your code the new release breaks"),
     "report": ("reports", "Write one page on the state of this workspace"),
     "catalogue": ("catalogue", "Show, check or update what is known of PyTorch's releases"),

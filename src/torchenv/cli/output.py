@@ -64,6 +64,10 @@ class Output:
         """Print something to know for people."""
         self.say(f"note: {text}")
 
+    def aside(self) -> Output:
+        """Return an output whose results are news: for a step of a command that has a result of its own."""
+        return Output(self._stderr, self._stderr, is_quiet=self.is_quiet)
+
     def explain(self, error: TorchenvError) -> None:
         """Print what went wrong; with `--json` as a document too, unless one is there that says it."""
         self._write_news(f"error: {error.message}")

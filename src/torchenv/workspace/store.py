@@ -17,6 +17,7 @@ from torchenv.errors import InputError, WorkspaceError
 from torchenv.system.disk import Disk, explain_refusals, make_refusal
 from torchenv.system.mutex import node_name, unlock
 from torchenv.system.orphans import children_hold, end_orphans
+from torchenv.workspace.journal import Journal
 from torchenv.workspace.lease import Lease
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, EnvironmentKind
@@ -196,6 +197,28 @@ class Store:
         with suppress(OSError, WorkspaceError):
             self._disk.write(beside, text)
             self._disk.rename(beside, path)
+
+    def read_journal(self) -> Journal | None:
+        """Return how far an upgrade has come; None where there is none. Raises `WorkspaceError`."""
+        try:
+            text = self._journal_path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise WorkspaceError(f"`{self._journal_path}` cannot be read: {error}") from None
+        return Journal.parse(text, str(self._journal_path))
+
+    def write_journal(self, journal: Journal) -> None:
+        """Record how far an upgrade has come."""
+        self._put(self._journal_path, journal.write())
+
+    def delete_journal(self) -> None:
+        """Forget an upgrade that has ended or was taken back."""
+        self._disk.delete(self._journal_path)
+
+    @property
+    def _journal_path(self) -> Path:
+        return self.root / "upgrade.json"
 
     def lifeboat_path(self, digest: str) -> Path:
         """Where the files of a lifeboat are listed with their hashes, by its digest."""
