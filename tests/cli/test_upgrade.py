@@ -1,4 +1,4 @@
-"""`upgrade` walks the whole road, goes on from where it was stopped, and leaves the old environment a way back."""
+"""`upgrade` walks the whole road, goes on where it was stopped, and leaves a way back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ version = "2.15"
 only = ["cpu"]
 [evaluation]
 commands = [["python", "measure.py"]]
-metrics = { loss = { better = "lower", absolute = 0.01 } }
+metrics = { loss = { better = "lower" } }
 """
 
 MEASURE = """
@@ -116,7 +116,7 @@ def test_the_pin_leaves_the_rest_of_the_profile_as_it_is(tmp_path: Path) -> None
     pin_profile(path, "2.14", "cu126")
     assert path.read_text() == (
         '# ours\nschema = 1\n[torch]\nversion = "2.14"   # the newest\npackages = ["torchvision"]\n'
-        '[backend]\nonly = ["cu126"]\n'
+        '\n[backend]\nonly = ["cu126"]\n'
     )
 
 
