@@ -64,20 +64,22 @@ def files_of(directory: Path) -> dict[str, bytes]:
     return {each.name: each.read_bytes() for each in directory.iterdir()}
 
 
-def metadata(tensors: list[dict[str, Any]], *, strides: bool = True) -> bytes:
+def metadata(tensors: list[dict[str, Any]], *, strides: bool = True, shared: bool = False) -> bytes:
     """Pickle metadata as torch 2.15 does, with classes that have the names of torch's.
 
     Each tensor has `name`, `shape` and `pieces` (offsets and sizes), which are stored one after the
-    other in `__N_0.distcp` for piece N.
+    other in `__N_0.distcp` for piece N. With `shared`, all name the list of chunks of the first.
     """
     with _Torch() as torch:
         entries: dict[str, Any] = {}
         storage: dict[Any, Any] = {}
+        pieces: list[Any] = []
         for tensor in tensors:
-            pieces = [
-                torch.made(torch.Chunk, offsets=torch.Size(start), sizes=torch.Size(sizes))
-                for start, sizes in tensor["pieces"]
-            ]
+            if not shared or not pieces:
+                pieces = [
+                    torch.made(torch.Chunk, offsets=torch.Size(start), sizes=torch.Size(sizes))
+                    for start, sizes in tensor["pieces"]
+                ]
             state = (torch.dtype, torch.layout, False, torch.memory, False)
             properties = torch.Properties()
             shape = tensor["shape"]

@@ -47,7 +47,7 @@ def exactly(data: bytes) -> Told:
         walked.end,
         walked.frames,
         (states.five, list(states.six), states.others),
-        dcp._listing(walked.value),
+        dcp._listing(walked.value, most=len(data)),
     )
 
 
@@ -60,7 +60,7 @@ def by_records(data: bytes, *, keep: bool) -> tuple[Told, Records]:
         walked.end,
         walked.frames,
         (states.five, sorted(states.six), states.others),
-        dcp._listing(walked.value) if keep else None,
+        dcp._listing(walked.value, most=len(data)) if keep else None,
     )
     return told, records
 

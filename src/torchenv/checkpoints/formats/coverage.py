@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 from torchenv.checkpoints.formats.records import Piece, Shape
 
-_MOST_BOXES = 256  # a grid of chunks, taken in order, leaves a few boxes open at any time
+# A grid of chunks, taken in order, leaves a few boxes open at any time.
+_MOST_BOXES = 256
+_WORK, _WORK_A_PIECE = 4096, 64  # sides of open boxes that may be compared
 
 Box = tuple[Shape, Shape]  # the first and the last index, the last one not included
 
@@ -17,14 +19,17 @@ def covers(shape: Shape, pieces: Iterable[Piece]) -> bool | None:
     Pieces may overlap. What is still open is kept as boxes; each piece is cut out of them.
     """
     open_boxes: list[Box] = [((0,) * len(shape), shape)] if 0 not in shape else []
-    for offsets, sizes in sorted(pieces):
+    ordered = sorted(pieces)
+    work = _WORK + _WORK_A_PIECE * len(ordered)
+    for offsets, sizes in ordered:
         if len(offsets) != len(shape) or len(sizes) != len(shape):
             return False
         if not open_boxes:
             break
         ends = tuple(offset + size for offset, size in zip(offsets, sizes, strict=True))
         open_boxes = [left for box in open_boxes for left in _cut(box, offsets, ends)]
-        if len(open_boxes) > _MOST_BOXES:
+        work -= len(open_boxes) * len(shape)
+        if len(open_boxes) > _MOST_BOXES or work < 0:
             return None
     else:
         return not open_boxes

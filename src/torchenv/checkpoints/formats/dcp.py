@@ -42,6 +42,9 @@ from torchenv.system.garbage import no_garbage_collection
 
 GLOBAL = ".metadata"
 RANK_LOCAL = re.compile(r"__(\d+)\.metadata")
+_MOST_FIELDS = 64  # items of one record's dict, keys and values; torch writes at most 10
+_MOST_NAMES = 1_000  # foreign names that are told
+_MOST_DIMENSIONS = 64  # torch makes no tensor of more
 _SMALL = 4 << 20  # bytes; below, writing the expressions of `records` costs more than it saves
 
 
@@ -77,7 +80,7 @@ def read_listing(data: bytes) -> tuple[Facts, Listing]:
     with no_garbage_collection():
         facts = _walk_metadata(data, keep=True)
         try:
-            return facts, _listing(facts.walked.value)
+            return facts, _listing(facts.walked.value, most=len(data))
         except Damaged as damaged:
             damaged.names = tuple(facts.globals)
             raise
@@ -128,7 +131,7 @@ def inspect(tree: Tree) -> Checkpoint:
         reader=reader,
         tensors=len(look.tensors) if indexes else None,
         bytes=sum(sizes.values()),
-        foreign=tuple(map(str, look.foreign)),
+        foreign=tuple(map(str, look.foreign[:_MOST_NAMES])),
     )
 
 
@@ -237,8 +240,8 @@ class _Look:
 
     def find_optimizer(self) -> None:
         # optim.param_groups.0.betas is Adam's; `decoupled_weight_decay` joined it in torch 2.7.
-        groups = {name.rpartition(".")[0] for name in self.objects if name.endswith(".betas")}
         held = set(self.objects)
+        groups = {name.rpartition(".")[0] for name in held if name.endswith(".betas")}
         if any(f"{group}.decoupled_weight_decay" not in held for group in groups):
             self.codes.append("optimizer-keys")
 
@@ -273,7 +276,7 @@ def _walk(data: bytes, states: States, records: Records | None) -> Facts:
     facts = Facts(globals={}, states=states, transformed=False, walked=PickleWalk())
 
     def note_place(state: Any, _: int | None) -> None:
-        if type(state) is Map and "transform_descriptors" in state[::2]:
+        if type(state) is Map and "transform_descriptors" in state[:_MOST_FIELDS:2]:
             facts.transformed = True
 
     watched = {PROPERTIES: states.note, OLD_PROPERTIES: states.note, PLACE: note_place}
@@ -285,8 +288,11 @@ def _walk(data: bytes, states: States, records: Records | None) -> Facts:
     return facts
 
 
-def _listing(value: Any) -> Listing:
-    """Take the tensors, objects and places out of what the pickle would make."""
+def _listing(value: Any, *, most: int) -> Listing:
+    """Take the tensors, objects and places out of what the pickle would make.
+
+    `most` is how many chunks there may be: one list of them may be named by any number of tensors.
+    """
     if type(value) is not InertObject or value.maker != Global(METADATA, "Metadata"):
         raise Damaged("not-metadata", "the pickle holds something other than checkpoint metadata")
     if type(value.state) is not Map:
@@ -301,7 +307,8 @@ def _listing(value: Any) -> Listing:
         elif type(entry) is InertObject and entry.maker == OBJECT:
             listing.objects.append(name)
         else:
-            listing.tensors[name] = _tensor(_state(entry, TENSOR))
+            tensor = listing.tensors[name] = _tensor(_state(entry, TENSOR), most)
+            most -= len(tensor.pieces)
     keys, entries = _entries(value.state, "storage_data")
     listing.places = [
         key if type(key) is ChunkPlace else _place(_state(key, INDEX), _state(entry, PLACE))
@@ -321,23 +328,27 @@ def _entries(state: Map, key: str) -> tuple[list[Any], list[Any]]:
 
 def _state(value: Any, maker: Global) -> Map:
     if type(value) is InertObject and value.maker == maker and type(value.state) is Map:
+        if len(value.state) > _MOST_FIELDS:
+            raise Damaged("not-metadata", f"a {maker.name} of the metadata has too many fields")
         return value.state
     raise Damaged("not-metadata", f"the metadata has something in the place of a {maker.name}")
 
 
-def _tensor(state: Map) -> Tensor:
+def _tensor(state: Map, most: int) -> Tensor:
     properties, chunks = state.get("properties"), state.get("chunks")
     if type(properties) is not InertObject or type(properties.state) is not tuple or not properties.state:
         raise Damaged("not-metadata", "a tensor of the metadata has no properties")
     dtype = properties.state[0]
     if type(dtype) is not Global or type(chunks) is not list:
         raise Damaged("not-metadata", "a tensor of the metadata has no dtype or no chunks")
+    if len(chunks) > most:
+        raise Damaged("pickle-too-large", "the tensors have more chunks than the metadata has bytes")
     pieces = []
     for chunk in chunks:
         if type(chunk) is Piece:
             pieces.append(chunk)
             continue
-        if type(chunk) is not InertObject or type(chunk.state) is not Map:
+        if type(chunk) is not InertObject or type(chunk.state) is not Map or len(chunk.state) > _MOST_FIELDS:
             raise Damaged("not-metadata", "a chunk of the metadata has no size")
         pieces.append(Piece(_shape(chunk.state.get("offsets")), _shape(chunk.state.get("sizes"))))
     return Tensor(str(dtype), _shape(state.get("size")), pieces)
@@ -354,9 +365,12 @@ def _place(index: Map, info: Map) -> ChunkPlace:
 
 
 def _shape(value: Any) -> Shape:
-    if type(value) is InertObject and value.maker == SIZE and len(value.arguments) == 1:
-        value = value.arguments[0]
-    if type(value) not in (tuple, list) or not all(type(each) is int for each in value):
+    if type(value) is InertObject and value.maker == SIZE:
+        arguments = value.arguments
+        value = arguments[0] if type(arguments) is tuple and len(arguments) == 1 else None
+    if type(value) not in (tuple, list) or len(value) > _MOST_DIMENSIONS:
+        raise Damaged("not-metadata", "the metadata has something in the place of a size")
+    if not all(type(length) is int for length in value):
         raise Damaged("not-metadata", "the metadata has something in the place of a size")
     return tuple(value)
 

@@ -55,7 +55,10 @@ class Map(list[Any]):
 
     def get(self, key: str) -> Any:
         """Return the last value of `key`, or None."""
-        return next((v for k, v in reversed(self.pairs()) if type(k) is str and k == key), None)
+        for at in range(len(self) - 2, -1, -2):
+            if type(self[at]) is str and self[at] == key:
+                return self[at + 1]
+        return None
 
 
 class Stored(NamedTuple):
@@ -111,7 +114,9 @@ class Memo:
 
     def at_hand(self, since: int) -> Iterator[tuple[int, Any]]:
         """Yield every value that was not passed over from number `since` on, with its number."""
-        starts, stretches = [*self._starts, self.start], [*self._earlier, self.values]
-        for n in range(max(0, bisect_right(starts, since) - 1), len(starts)):
-            skip = max(0, since - starts[n])
-            yield from enumerate(stretches[n][skip:], starts[n] + skip)
+        # Every stretch from there on, and none of those before: this is asked at each record.
+        for n in range(max(0, bisect_right(self._starts, since) - 1), len(self._starts)):
+            skip = max(0, since - self._starts[n])
+            yield from enumerate(self._earlier[n][skip:], self._starts[n] + skip)
+        skip = max(0, since - self.start)
+        yield from enumerate(self.values[skip:], self.start + skip)

@@ -28,6 +28,8 @@ DEEPEST = 1_000  # open marks; torch writes 6
 LARGEST = 1 << 30  # bytes of one pickle; the `.metadata` of 100,000 tensors in 8 chunks has 0.12 GB
 _ROOM, _ROOM_A_BYTE = 24 << 20, 11  # bytes that the values may take, beside the stack and the memo
 _LONGEST_NUMBER = 1_000  # characters; Python turns longer ones into numbers slowly
+_LONGEST_LINE = 4096
+_LONGEST_NAME = 1_000  # characters of a module and of what is imported of it
 
 # What is told of an object that is given its state: the state, and where the TUPLE is that made
 # it if that is written just before.
@@ -177,7 +179,9 @@ def _run(  # noqa: PLR0915 - one loop over the opcodes is the fast way, and read
             if type(thing) is InertObject:
                 thing.state = state
                 if type(thing.maker) is Global and thing.maker in watched:
-                    inline = state is newest and data[tuple_at + 1 : at] in (b"\x94b", b"b")
+                    # Only a TUPLE right before its use is looked at: a slice up to a far one would be long.
+                    near = state is newest and at - tuple_at <= 3
+                    inline = near and data[tuple_at + 1 : at] in (b"\x94b", b"b")
                     watched[thing.maker](state, tuple_at if inline else None)
             elif not isinstance(thing, (Global, Stored)):
                 raise Damaged("pickle-damaged", "the pickle gives a state to what takes none")
@@ -379,7 +383,7 @@ def _some(data: bytes, at: int, count: int) -> bytes:
 
 
 def _line(data: bytes, at: int) -> tuple[str, int]:
-    end = data.index(b"\n", at) if b"\n" in data[at : at + 4096] else -1
+    end = data.find(b"\n", at, at + _LONGEST_LINE)
     if end < 0:
         raise Damaged("pickle-damaged", "a line in the pickle does not end")
     return data[at:end].decode(), end + 1
@@ -430,6 +434,8 @@ def _global(found: PickleWalk, module: Any, name: Any, at: int) -> Global:
         raise Hidden
     if type(module) is not str or type(name) is not str:
         raise Damaged("pickle-damaged", "the pickle imports what is not a name")
+    if len(module) > _LONGEST_NAME or len(name) > _LONGEST_NAME:
+        raise Damaged("pickle-damaged", f"the pickle imports a name of {len(module) + len(name)} characters")
     known = Global(module, name)
     found.globals.setdefault(known, at)
     return known

@@ -130,7 +130,10 @@ class Records:
             return
         for index, value in memo.at_hand(self._learned):
             if type(value) in (str, Global) and value in _WANTED:
-                self._known.setdefault(value, []).append(index)
+                numbers = self._known.setdefault(value, [])
+                # A pickler memoises each once; what is left out here is left to the exact walk.
+                if len(numbers) < _MOST_NUMBERS:
+                    numbers.append(index)
         self._learned = memo.top
         known = {value: _any_of(numbers) for value, numbers in self._known.items()}
         if OLD_PROPERTIES in known:
@@ -373,6 +376,7 @@ def _compile(pattern: bytes) -> Match:
 
 _AT_ONCE = 8  # chunks that one expression matches
 _MOST_SHAPES = 1 << 18
+_MOST_NUMBERS = 4  # memo numbers of one class or attribute name that an expression spells out
 _UNKNOWN = Unknown("?")
 _as_piece = partial(tuple.__new__, Piece)
 _as_place = partial(tuple.__new__, ChunkPlace)

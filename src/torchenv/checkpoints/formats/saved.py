@@ -20,7 +20,8 @@ from torchenv.storage.tree import Tree, TreeFile
 ZIP = b"PK\x03\x04"
 LEGACY = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # a pickle of torch.save's magic number
 _BEGINNING = 256 << 20  # bytes at the start of a file that hold its pickles; storages follow
-_INFLATES = 8  # how often its own size an archive's member may have
+_PLAIN = 16 << 20  # bytes of a pickle that torch.save did not write
+_NAMED = 1_000  # foreign names that are told
 _ITEM_SIZES = {
     "DoubleStorage": 8, "FloatStorage": 4, "HalfStorage": 2, "BFloat16Storage": 2, "LongStorage": 8,
     "IntStorage": 4, "ShortStorage": 2, "CharStorage": 1, "ByteStorage": 1, "BoolStorage": 1,
@@ -101,9 +102,12 @@ def inspect_legacy(tree: Tree, name: str, size: int) -> Checkpoint:
 def inspect_pickle(tree: Tree, name: str, size: int) -> Checkpoint:
     """Describe what a pickle on its own names: it may be taken for a checkpoint of torch's."""
     try:
-        data = tree.read(name, 0, _BEGINNING)
+        data = tree.read(name, 0, _PLAIN)
         walked = walk(data)
     except Damaged as damaged:
+        if size > _PLAIN:
+            message = f"a pickle of {size} bytes that torch.save did not write"
+            return _describe_damaged(tree, size, "unknown", "not-torch", message, names=damaged.names)
         return _describe_damaged(tree, size, "unknown", damaged.code, damaged.message, names=damaged.names)
     except OSError as error:
         return _describe_damaged(tree, size, "unknown", "unreadable", error.strerror or str(error))
@@ -149,7 +153,7 @@ class _Archive:
         """Return a member; its checksum is not looked at, since torch can be told to write none."""
         info = self.members[name]
         most = max(info.file_size, info.compress_size)
-        if most > LARGEST or info.file_size > _INFLATES * self._size + (1 << 20):
+        if most > LARGEST or info.file_size > self._size + (1 << 20):
             message = f"{name} would have {most} bytes, in an archive of {self._size}"
             raise Damaged("archive-bomb", message)
         try:
@@ -200,7 +204,7 @@ def _describe_save(
         reader=rules().reader(codes),
         tensors=sum(walked.calls.get(each, 0) for each in _TENSORS),
         bytes=size,
-        foreign=tuple(map(str, foreign)),
+        foreign=tuple(map(str, foreign[:_NAMED])),
     )
 
 
@@ -281,5 +285,5 @@ def _describe_damaged(
         problems=tuple(problems),
         reader=rules().reader(["unread"]),
         bytes=size,
-        foreign=tuple(map(str, foreign)),
+        foreign=tuple(map(str, foreign[:_NAMED])),
     )

@@ -82,6 +82,19 @@ def _whole(folder: Folder) -> bool:
 def _inspect_folder(root: Place, address: str) -> Checkpoint | None:
     try:
         return inspect(root.tree(address))
+    except (
+        MemoryError,
+        RecursionError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
+        # A file that nobody thought of is one bad file: it must not end the scan of all others.
+        problem = CheckpointNote("reader-failed", f"torchenv failed to read it ({type(error).__name__})")
+        reader = Reader(certainty="unknown", because=(CheckpointNote("unread", "it could not be read"),))
+        return Checkpoint(path=address, format="unknown", state="corrupt", problems=(problem,), reader=reader)
     except OSError as error:
         problem = CheckpointNote("unreadable", error.strerror or str(error))
         reader = Reader(certainty="unknown", because=(CheckpointNote("unread", "it could not be read"),))
