@@ -43,11 +43,61 @@ def terminal(tmp_path: Path) -> Terminal:
         ),
         (
             "create 2.15 --backend cu1322",
-            "'cu1322' is not a backend of any release\nhint: did you mean `cu132`?",
+            (
+                "`cu1322` is not a backend of any release\n"
+                "hint: did you mean `cu132`? torch 2.15.0 has cu132, cu134"
+            ),
         ),
         (
             "create 2.15 --backend opencl",
-            "'opencl' is not a backend of any release\nhint: `torchenv catalogue show` lists all backends",
+            (
+                "`opencl` is not a backend of any release\n"
+                "hint: name one of cu132, cu134, rocm7.14, rocm10.0, xpu, cpu of torch 2.15.0"
+            ),
+        ),
+        (
+            "create 2.15 --backend cu999",
+            "`cu999` is not a backend of any release\nhint: name one of cu132, cu134 of torch 2.15.0",
+        ),
+        (
+            "create 2.15 --backend nvidia",
+            (
+                "`nvidia` is not a backend of any release\n"
+                "hint: leave out --backend to have one chosen for this machine's GPU,"
+                " or name one of cu132, cu134 of torch 2.15.0"
+            ),
+        ),
+        (
+            "create 2.15.0+cu134 --backend cpu",
+            (
+                "`2.15.0+cu134` and `--backend cpu` name two backends\n"
+                "hint: leave out `--backend cpu`, or write the version as `2.15.0`"
+            ),
+        ),
+        (
+            "create --offline --online",
+            "unexpected argument `--online` for `torchenv create`\nhint: use it with `torchenv plan`",
+        ),
+        (
+            "plan --offline --online",
+            "`--offline` and `--online` exclude each other\nhint: leave one of them out",
+        ),
+        (
+            "plan --use",
+            (
+                "unexpected argument `--use` for `torchenv plan`\n"
+                "hint: use it with `torchenv create` or `torchenv sync`"
+            ),
+        ),
+        (
+            "plan --prefer newst",
+            "`newst` is not a value of `--prefer`\nhint: did you mean `newest`?",
+        ),
+        ("checkpoints scn", "`torchenv checkpoints scn` not found\nhint: did you mean `scan`?"),
+        ("help creat", "command `creat` not found\nhint: did you mean `create`?"),
+        (
+            "--profile finetune plan",
+            "`--profile` must come after the command\nhint: write `torchenv plan --profile finetune`",
         ),
         ("create --devices one", "--devices `one` is not a list of numbers\nhint: write --devices 0,1"),
         (
@@ -256,3 +306,23 @@ def test_a_directory_that_is_gone_is_said_to_be_gone(terminal: Terminal) -> None
 
 def left_in(terminal: Terminal) -> list[str]:
     return sorted(each.name for each in terminal.cwd.iterdir() if each.name != ".git")
+
+
+def test_a_build_is_named_as_torch_and_torchenv_write_it(terminal: Terminal) -> None:
+    planned = terminal.type("plan", "2.15.0+cu134", "--host", HOST, "--json").json
+    assert (planned["torch"], planned["backend"]) == ("2.15.0", "cu134")
+
+
+def test_an_environment_beside_the_name_that_was_typed_is_named(terminal: Terminal) -> None:
+    (terminal.cwd / ".venv").mkdir()
+    (terminal.cwd / ".venv" / "pyvenv.cfg").write_text("home = /usr/bin\n", "utf-8")
+    ended = terminal.type("create", "--like", ".vnev", "--dry-run", "--offline", "--host", HOST)
+    assert (ended.code, ended.err.splitlines()[-1]) == (2, "hint: did you mean `.venv`?")
+
+
+@pytest.mark.parametrize("words", ["help plan", "plan --help", "help checkpoints scan"])
+def test_help_is_a_command_too(terminal: Terminal, words: str) -> None:
+    ended = terminal.type(*words.split())
+    name = " ".join(word for word in words.split() if word not in {"help", "--help"})
+    assert (ended.code, ended.out.startswith(f"usage: torchenv {name} ")) == (0, True)
+    assert terminal.type("version").out == terminal.type("--version").out

@@ -359,7 +359,7 @@ def test_torchrun_of_another_installation_is_not_taken(terminal: Terminal) -> No
         (["downgrade", "runs/a/step-200", "--for", "old"], 2, "`old` is not a version of torch"),
         (["downgrade", "runs/a/step-200"], 2, "--for"),
         (["show"], 5, "there is no index of checkpoints"),
-        (["scam"], 2, "invalid choice: 'scam'"),
+        (["scam"], 2, "`torchenv checkpoints scam` not found"),
     ],
 )
 def test_a_mistake_is_named(terminal: Terminal, words: list[str], code: int, said: str) -> None:

@@ -235,7 +235,11 @@ def test_a_line_means_its_newest_patch_and_a_range_its_newest_release(wanted: st
     ("wish", "message", "hint"),
     [
         ({"version": "2.51"}, "torch 2.51 is not in the catalogue", "did you mean `2.15`?"),
-        ({"backends": ("cu312",)}, "'cu312' is not a backend of any release", "did you mean `cu132`?"),
+        (
+            {"backends": ("cu312",)},
+            "`cu312` is not a backend of any release",
+            "did you mean `cu132`? torch 2.15.0 has cu132, cu134",
+        ),
         (
             {"packages": ("torchvison",)},
             "'torchvison' is not a package of torch's family",

@@ -98,7 +98,7 @@ def main(  # noqa: PLR0917 - all that the outside is to a command, in the order 
     """
     from torchenv.cli.output import Output
 
-    output = Output(stdout, stderr)
+    output = Output(stdout, stderr, environ)
     code = _run_guarded(list(argv), dict(environ), cwd, stdin, output)
     output.flush()
     if output.failure is not None:
@@ -245,6 +245,11 @@ def _show_overview(words: list[str], name: str | None, output: Output) -> int:
     from torchenv.errors import InputError
     from torchenv.system.documents import nearest
 
+    later = [word for word in words if word in COMMANDS]
+    if words and words[0].startswith("-") and name != words[0] and later:
+        # torchenv --profile x plan
+        command = " ".join(["torchenv", later[0], *(word for word in words if word != later[0])])
+        raise InputError(f"`{words[0]}` must come after the command", hint=f"write `{command}`")
     if name is not None:
         hint = nearest(name, COMMANDS) or "list the commands with `torchenv --help`"
         raise InputError(f"command `{name}` not found", hint=hint)

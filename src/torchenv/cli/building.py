@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from argparse import SUPPRESS, Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,6 +24,7 @@ from torchenv.cli.options import (
     add_json,
     make_wish,
     read_choice,
+    write_choice,
 )
 from torchenv.cli.parser import CommandSpec, Parser, reader
 from torchenv.cli.session import Session, read_text, write_text
@@ -162,6 +164,7 @@ class PlanFlags(NamedTuple):
 
     choice: Choice
     audit: tuple[str, ...]
+    explain: bool
 
 
 def declare_plan(parser: Parser) -> None:
@@ -169,6 +172,7 @@ def declare_plan(parser: Parser) -> None:
     add_choice(parser, hosts=True)
     # What was asked for by name once happens by itself now.
     parser.add_argument("--online", action="store_true", help=SUPPRESS)
+    parser.add_argument("--explain", action="store_true", help="Show what was not chosen, and why")
     parser.add_argument(
         "--audit",
         metavar="PATH",
@@ -181,7 +185,7 @@ def declare_plan(parser: Parser) -> None:
 
 def read_plan_flags(flags: Namespace, cwd: Path) -> PlanFlags:
     """Return the flags of `plan`."""
-    return PlanFlags(read_choice(flags, cwd), tuple(flags.audit))
+    return PlanFlags(read_choice(flags, cwd), tuple(flags.audit), flags.explain)
 
 
 def plan(flags: PlanFlags, session: Session) -> int:
@@ -205,7 +209,8 @@ def plan(flags: PlanFlags, session: Session) -> int:
     else:
         from torchenv.render.plan import describe_plan
 
-        session.output.print(describe_plan(found))
+        following = shlex.join([*session.settings.command, "create", *write_choice(choice, session)])
+        session.output.print_text(describe_plan(found, following=following, explain=flags.explain))
     return NothingSuits.exit_code if found.outcome is Outcome.BLOCKED else 0
 
 
@@ -253,6 +258,7 @@ class CreateFlags(NamedTuple):
     files: tuple[str, ...]
     use: bool
     dry_run: bool
+    explain: bool = False
 
 
 def declare_create(parser: Parser) -> None:
@@ -261,13 +267,14 @@ def declare_create(parser: Parser) -> None:
     add_carrying(parser)
     parser.add_argument("--use", action="store_true", help="Switch to the new environment at the end")
     parser.add_argument("--dry-run", action="store_true", help="Stop after the decision")
+    parser.add_argument("--explain", action="store_true", help="Show what was not chosen, and why")
     add_json(parser, "Print what `torchenv show --json` prints of the new environment")
 
 
 def read_create_flags(flags: Namespace, cwd: Path) -> CreateFlags:
     """Return the flags of `create`."""
     choice = read_choice(flags, cwd)
-    return CreateFlags(choice, flags.like, tuple(flags.files), flags.use, flags.dry_run)
+    return CreateFlags(choice, flags.like, tuple(flags.files), flags.use, flags.dry_run, flags.explain)
 
 
 def create(flags: CreateFlags, session: Session) -> int:
@@ -289,7 +296,11 @@ def create(flags: CreateFlags, session: Session) -> int:
         # The devices of another machine are not here to compute on.
         found = replace(found, build=replace(found.build, unproven=True))
     found = add_warnings(found, session)
-    output.say(describe_decision(found) if found.build else describe_refusal(found))
+    output.say(
+        describe_decision(found, explain=flags.explain)
+        if found.build
+        else describe_refusal(found, explain=flags.explain)
+    )
     if session.profile.checkpoints.distributed and found.build is not None:
         output.say(describe_advice(found))
     if output.is_json and (flags.dry_run or found.build is None):

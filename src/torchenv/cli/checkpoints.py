@@ -245,7 +245,7 @@ def _scan(flags: ScanFlags, session: Session) -> int:
     if session.output.is_json:
         session.output.print_document(encode_checkpoints(scanned, now()))
     else:
-        session.output.print(describe_scan(scanned, lines, now()))
+        session.output.print_text(describe_scan(scanned, lines, now()))
     return _verdict(scanned)
 
 
@@ -264,7 +264,7 @@ def _show(flags: InspectFlags, session: Session) -> int:
     if session.output.is_json:
         session.output.print_document(encode_checkpoints(scanned, now()))
     else:
-        session.output.print(describe_show(scanned, now()))
+        session.output.print_text(describe_show(scanned, now()))
     return _verdict(scanned)
 
 
@@ -300,7 +300,7 @@ def _keep(flags: KeepFlags, session: Session) -> int:
         )
         kept.append(as_json(keeping.kept))
         if not session.output.is_json:
-            session.output.print(describe_kept(keeping, session.store.read().environments))
+            session.output.print_text(describe_kept(keeping, session.store.read().environments))
     if session.output.is_json:
         session.output.print_document({"schema": "torchenv.kept/1", "kept": kept})
     return 0

@@ -35,7 +35,7 @@ def list_environments(_: ListFlags, session: Session) -> int:
     from torchenv.render.environment import describe_list
 
     none = f"no environments in {session.settings.root} yet: make one with `torchenv create`"
-    session.output.print(describe_list(manifest) or none)
+    session.output.print_text(describe_list(manifest) or none)
     return 0
 
 
@@ -209,7 +209,7 @@ def prune(flags: PruneFlags, session: Session) -> int:
         explain_irreplaceable(session, force=flags.force),
         dry_run=flags.dry_run,
     )
-    session.output.print(describe_pruned(pruned, dry_run=flags.dry_run))
+    session.output.print_text(describe_pruned(pruned, dry_run=flags.dry_run))
     return 0
 
 

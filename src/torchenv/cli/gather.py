@@ -90,7 +90,20 @@ def find_model(named: str | None, session: Session) -> Installation | None:
     path = session.settings.cwd / named
     if path.is_dir() or "/" in named:
         return describe(path)
-    return describe(directory_of(find_environment(named, session), session.store))
+    try:
+        environment = find_environment(named, session)
+    except InputError as error:
+        error.hint = _name_near_folder(named, session.settings.cwd) or error.hint
+        raise
+    return describe(directory_of(environment, session.store))
+
+
+def _name_near_folder(named: str, directory: Path) -> str | None:
+    """Guess which environment of this directory was meant by a word that is the name of none."""
+    from torchenv.system.documents import nearest
+
+    found = [path.parent.name for path in directory.glob("*/pyvenv.cfg")]
+    return nearest(named, found)
 
 
 def collect_packages(files: Sequence[str], model: Installation | None, session: Session) -> CarriedPackages:

@@ -65,10 +65,13 @@ def add_choice(parser: ArgumentParser, *, hosts: bool = False) -> None:
 
 def read_choice(flags: Namespace, cwd: Path) -> Choice:
     """Parse what was said of the choice; raises `InputError` for a malformed flag."""
+    if flags.offline and getattr(flags, "online", False):
+        raise InputError("`--offline` and `--online` exclude each other", hint="leave one of them out")
+    version, backends = _split_build(flags.version, tuple(flags.backend or ()))
     return Choice(
-        version=flags.version,
+        version=version,
         hosts=tuple(flags.host or ()),
-        backends=tuple(flags.backend or ()),
+        backends=backends,
         python=None if flags.python is None else parse_interpreter(flags.python, cwd),
         capability=None if flags.capability is None else _parse_capability(flags.capability),
         devices=None if flags.devices in (None, "all") else _parse_devices(flags.devices),
@@ -78,6 +81,32 @@ def read_choice(flags: Namespace, cwd: Path) -> Choice:
         accept_cpu=flags.accept_cpu,
         accept_override=flags.accept_override,
     )
+
+
+def write_choice(choice: Choice, session: Session) -> list[str]:
+    """Write the words that say a choice again, for a command that follows; hosts are left out."""
+    settings = session.settings
+    valued = (
+        *(("--backend", tag) for tag in choice.backends),
+        ("--python", choice.python),
+        ("--capability", choice.capability and str(choice.capability)),
+        ("--devices", choice.devices and ",".join(map(str, choice.devices))),
+        ("--prefer", choice.prefer),
+        ("--profile", settings.profile),
+        ("--catalogue", settings.named_catalogue and str(settings.named_catalogue)),
+    )
+    switches = {
+        "--no-fallback": choice.no_fallback,
+        "--accept-cpu": choice.accept_cpu,
+        "--accept-override": choice.accept_override,
+        "--offline": settings.is_offline,
+        "--only-wheels": settings.is_only_wheels,
+    }
+    return [
+        *([choice.version] if choice.version else []),
+        *(word for name, value in valued if value for word in (name, value)),
+        *(name for name, is_set in switches.items() if is_set),
+    ]
 
 
 def make_wish(choice: Choice, session: Session) -> Wish:
@@ -192,6 +221,17 @@ def parse_interpreter(text: str, cwd: Path) -> str:
         hint = "write --python 3.12, 3.14t, or the path of an interpreter"
         raise InputError(f"--python `{text}` is neither a Python version nor a path", hint=hint)
     return text
+
+
+def _split_build(version: str | None, backends: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """Take `2.15.0+cu132`, as torch and torchenv write a build, for the version and its backend."""
+    if version is None or "+" not in version:
+        return version, backends
+    release, _, tag = version.partition("+")
+    if backends not in ((), (tag,)):
+        hint = f"leave out `--backend {backends[0]}`, or write the version as `{release}`"
+        raise InputError(f"`{version}` and `--backend {backends[0]}` name two backends", hint=hint)
+    return release, (tag,)
 
 
 def _parse_devices(text: str) -> tuple[int, ...]:

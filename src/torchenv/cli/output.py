@@ -7,6 +7,8 @@ from typing import Any, TextIO
 
 from torchenv.errors import TorchenvError
 
+_NOTHING: Mapping[str, str] = {}
+
 
 class Output:
     """The streams of one run. A stream that is closed or full never stops the work: it is remembered.
@@ -16,10 +18,10 @@ class Output:
     """
 
     def __init__(
-        self, stdout: TextIO | None, stderr: TextIO | None, *, is_json: bool = False, is_quiet: bool = False
+        self, stdout: TextIO | None, stderr: TextIO | None, environ: Mapping[str, str] = _NOTHING
     ) -> None:
-        self._stdout, self._stderr = stdout, stderr
-        self.is_json, self.is_quiet = is_json, is_quiet
+        self._stdout, self._stderr, self._environ = stdout, stderr, environ
+        self.is_json = self.is_quiet = False
         self.failure: OSError | None = None
         self._has_reader = stdout is not None
         self._has_document = False
@@ -53,7 +55,11 @@ class Output:
         if self.is_json:
             self.print_document(document())
         else:
-            self.print(text())
+            self.print_text(text())
+
+    def print_text(self, text: str) -> None:
+        """Print a result for people, who may read it on a narrow terminal."""
+        self.print(self._wrap(text, self._stdout))
 
     def say(self, text: str) -> None:
         """Print news for people."""
@@ -66,7 +72,9 @@ class Output:
 
     def aside(self) -> Output:
         """Return an output whose results are news: for a step of a command that has a result of its own."""
-        return Output(self._stderr, self._stderr, is_quiet=self.is_quiet)
+        aside = Output(self._stderr, self._stderr, self._environ)
+        aside.is_quiet = self.is_quiet
+        return aside
 
     def explain(self, error: TorchenvError) -> None:
         """Print what went wrong; with `--json` as a document too, unless one is there that says it."""
@@ -110,14 +118,67 @@ class Output:
             self._has_reader = False
             self.failure = error if isinstance(error, OSError) else None
 
+    def _wrap(self, text: str, stream: TextIO | None) -> str:
+        """Break lines between words where a terminal is narrower; a command to copy stays one line."""
+        if stream is None or not stream.isatty():
+            return text
+        width = find_width(stream, self._environ)
+        if not any(len(line) > width for line in text.splitlines()):
+            return text
+        from textwrap import wrap
+
+        lines: list[str] = []
+        for line in text.splitlines():
+            indent = line[: len(line) - len(line.lstrip())]
+            if len(line) <= width or line.lstrip().startswith(("next: ", "torchenv ")):
+                lines.append(line)
+            else:
+                lines += wrap(
+                    line,
+                    width,
+                    subsequent_indent=f"{indent}    ",
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
+        return "\n".join(lines)
+
+    def _colour(self, text: str) -> str:
+        """Colour the word that says what a line is, where a terminal shows colours and nobody minds."""
+        word = text.partition(":")[0]
+        if word in _COLOURS and self._stderr is not None and has_colour(self._stderr, self._environ):
+            return f"\x1b[{_COLOURS[word]}m{word}:\x1b[0m{text[len(word) + 1 :]}"
+        return text
+
     def _write_news(self, text: str) -> None:
         if self._stderr is None:
             return
+        text = self._wrap(_make_harmless(text, self._stderr), self._stderr)
         try:
-            print(_make_harmless(text, self._stderr), file=self._stderr)
+            print(self._colour(text), file=self._stderr)
         except (OSError, ValueError):
             # News that nobody reads any more stops no work.
             self._stderr = None
+
+
+_COLOURS = {"error": "1;31", "hint": "36", "note": "33", "warning": "33"}
+
+
+def has_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Whether colours help here: on a terminal that has them, unless NO_COLOR is set."""
+    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+
+
+def find_width(stream: TextIO, environ: Mapping[str, str]) -> int:
+    """Return how many columns a terminal has; 80 where it does not say."""
+    named = environ.get("COLUMNS", "")
+    if named.isdecimal() and int(named):
+        return int(named)
+    import os
+
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 # Everything that may act on a terminal, but for the end of a line and the tab.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
@@ -32,10 +32,39 @@ class Parser(ArgumentParser):
         """Read the words of a command; an unknown option is answered with the nearest known one."""
         flags, unknown = self.parse_known_args(words)
         if unknown:
-            known = [option for action in self._actions for option in action.option_strings]
-            hint = nearest(unknown[0], known) or f"see `{self.prog} --help`"
-            raise InputError(f"unexpected argument `{unknown[0]}` for `{self.prog}`", hint=hint)
+            raise InputError(
+                f"unexpected argument `{unknown[0]}` for `{self.prog}`",
+                hint=self._name_owner(unknown[0])
+                or nearest(unknown[0], self.options)
+                or f"see `{self.prog} --help`",
+            )
         return flags
+
+    @property
+    def options(self) -> list[str]:
+        """The names of all options."""
+        return [option for action in self._actions for option in action.option_strings]
+
+    def _name_owner(self, option: str) -> str | None:
+        """Return a hint that names the commands which take an option that this one does not."""
+        from torchenv.cli import COMMANDS, make_parser
+
+        owners = [
+            f"`torchenv {name}`"
+            for name in COMMANDS
+            if option.startswith("--") and option in make_parser(name)[0].options
+        ]
+        return f"use it with {' or '.join(owners[:3])}" if owners else None
+
+    def _check_value(self, action: Action, value: object) -> None:
+        """Answer a word that is none of the choices with the nearest one."""
+        if action.choices is not None and value not in action.choices:
+            known = list(map(str, action.choices))
+            what = action.option_strings[-1] if action.option_strings else self.prog
+            hint = nearest(str(value), known) or f"use one of {', '.join(known)}"
+            if action.option_strings:
+                raise InputError(f"`{value}` is not a value of `{what}`", hint=hint)
+            raise InputError(f"`{what} {value}` not found", hint=hint)
 
     def print_help(self, _: object = None) -> NoReturn:
         """Raise the help in place of printing it: there is one place that prints."""

@@ -91,7 +91,7 @@ def report(flags: ReportFlags, session: Session) -> int:
         audit=audit_paths(flags.audit) if flags.audit else None,
     )
     if flags.html is None:
-        session.output.print(describe_report(standing))
+        session.output.print_text(describe_report(standing))
         return 0
     from torchenv.render.page import list_timelines, render_page
 

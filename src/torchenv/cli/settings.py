@@ -52,11 +52,16 @@ class Settings(NamedTuple):
         return {"win32": "windows", "darwin": "darwin"}.get(self.system, "linux")
 
     @property
+    def command(self) -> tuple[str, ...]:
+        """The words that a command which follows begins with, so that it finds the same workspace."""
+        return ("torchenv", "--root", self.named_root) if self.named_root else ("torchenv",)
+
+    @property
     def program(self) -> str:
-        """How a command that follows begins, so that it finds the same workspace."""
+        """The same words as a shell reads them."""
         import shlex
 
-        return shlex.join(["torchenv", *(["--root", self.named_root] if self.named_root else [])])
+        return shlex.join(self.command)
 
 
 def read_settings(flags: Namespace, environ: Mapping[str, str], cwd: Path, system: str) -> Settings:

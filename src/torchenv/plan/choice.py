@@ -79,12 +79,46 @@ def _on_cpu(search: Search, wanted: tuple[Release, ...]) -> Plan | None:
 def _refuse_unknown_words(wish: Wish, catalogue: Catalogue) -> None:
     for tag in wish.backends:
         if tag not in catalogue.tags:
-            hint = nearest(tag, catalogue.tags) or "`torchenv catalogue show` lists all backends"
-            raise InputError(f"{tag!r} is not a backend of any release", hint=hint)
+            hint = _name_backends(tag, wish, catalogue)
+            raise InputError(f"`{tag}` is not a backend of any release", hint=hint)
     for name in wish.packages:
         if name not in catalogue.family:
             hint = nearest(name, catalogue.family) or "list other packages under [packages] requirements"
             raise InputError(f"{name!r} is not a package of torch's family", hint=hint)
+
+
+# What people write for "a GPU of this maker", and the vendor that they mean; None is any.
+_MAKERS_WORDS = {
+    "gpu": None,
+    "auto": None,
+    "nvidia": "nvidia",
+    "cuda": "nvidia",
+    "amd": "amd",
+    "rocm": "amd",
+    "hip": "amd",
+    "intel": "intel",
+    "mps": "apple",
+    "metal": "apple",
+}
+
+
+def _name_backends(tag: str, wish: Wish, catalogue: Catalogue) -> str:
+    """Explain `--backend` to who named a maker, and name the builds of the kind that was named."""
+    word = tag.lower()
+    if word in {"mps", "metal"}:
+        return "leave out --backend: on a Mac the one build there is has MPS"
+    vendor = _MAKERS_WORDS.get(word) or (
+        "nvidia" if word.startswith(("cu", "cuda")) else "amd" if word.startswith("rocm") else None
+    )
+    release = catalogue.matching(wish.version)[0]
+    tags = [backend.tag for backend in release.backends if vendor in {None, backend.vendor}]
+    named = f"{', '.join(tags)} of torch {release.version}"
+    if word in _MAKERS_WORDS:
+        return f"leave out --backend to have one chosen for this machine's GPU, or name one of {named}"
+    close = nearest(tag, [backend.tag for backend in release.backends])
+    if close is not None:
+        return f"{close} torch {release.version} has {', '.join(tags)}"
+    return f"name one of {named}"
 
 
 def _make_plan(search: Search, build: Build, outcome: Outcome, why: tuple[str, ...] = ()) -> Plan:

@@ -1,4 +1,4 @@
-"""A plan as people read it."""
+"""A plan as people read it: the choice first, why in two lines, what to type next."""
 
 from __future__ import annotations
 
@@ -6,60 +6,75 @@ from collections.abc import Iterator
 
 from torchenv.plan import Build, Plan, pip_command
 
+_VERDICTS = {
+    "upgrade": "upgrade",
+    "upgrade-at-checkpoint-boundary": "upgrade when you next start a run",
+    "stay": "stay on the active environment",
+}
 
-def describe_plan(plan: Plan) -> str:
-    """Describe a plan: what is chosen, why, what to know, and every candidate that was passed over."""
-    return "\n".join(_lines(plan))
+
+def describe_plan(plan: Plan, *, following: str = "torchenv create", explain: bool = False) -> str:
+    """Describe a plan; `following` is the command that makes it, and `explain` adds what was not chosen."""
+    return "\n".join(_lines(plan, following, explain=explain))
 
 
-def describe_decision(plan: Plan) -> str:
+def describe_decision(plan: Plan, *, explain: bool = False) -> str:
     """Describe the decision alone, in a few lines."""
-    return "\n".join((*_decision(plan), *_warnings(plan)))
+    rejected = _describe_rejected(plan) if explain else ()
+    return "\n".join((*_decision(plan), *_warnings(plan), *rejected))
 
 
 def describe_advice(plan: Plan) -> str:
     """Describe the advice alone."""
-    return f"advice: {plan.advice.verdict}" + _because(plan.advice.reasons)
+    return f"advice: {_VERDICTS[plan.advice.verdict]}" + _because(plan.advice.reasons)
 
 
-def describe_refusal(plan: Plan) -> str:
+def describe_refusal(plan: Plan, *, explain: bool = False) -> str:
     """Describe what stands around a refusal, whose reason and remedy the error itself says."""
-    return "\n".join((*_devices(plan), *_warnings(plan), *_describe_rejected(plan)))
+    lines = [*_devices(plan), *_warnings(plan)]
+    lines += _describe_rejected(plan) if explain else _count_rejected(plan)
+    return "\n".join(lines)
 
 
-def _lines(plan: Plan) -> Iterator[str]:
+def _lines(plan: Plan, following: str, *, explain: bool) -> Iterator[str]:
     yield from _decision(plan)
     yield from _warnings(plan)
     if plan.build is not None:
         yield describe_advice(plan)
-        yield f"with pip alone: {pip_command(plan.build)}"
-    yield from _describe_rejected(plan)
-    if plan.pythons:
-        yield "interpreters passed over:"
-        yield from (f"  Python {each.version} ({each.path}): {each.why}" for each in plan.pythons)
+        if explain:
+            yield f"with pip alone: {pip_command(plan.build)}"
+    yield from _describe_rejected(plan) if explain else _count_rejected(plan)
+    if plan.build is not None:
+        yield f"next: {following}"
 
 
 def _decision(plan: Plan) -> Iterator[str]:
     if plan.build is None:
-        yield f"nothing suits torch {plan.requested} on this host"
+        wanted = "the latest torch" if plan.requested == "latest" else f"torch {plan.requested}"
+        yield f"no build of {wanted} suits this host"
     else:
-        yield f"torch {plan.build.torch} for {_python(plan.build)}, from {_index(plan.build)}"
-        yield from (f"  {each}" for each in plan.build.requirements[1:])
-    yield from (f"because {each}" for each in plan.why)
+        yield f"torch {plan.build.torch} for {_python(plan.build)}"
+        yield from (f"  {requirement}" for requirement in plan.build.requirements[1:])
+        yield f"  from {_index(plan.build)}"
+    yield from (f"because {reason}" for reason in plan.why)
     if plan.hint:
         yield f"hint: {plan.hint}"
     yield from _devices(plan)
 
 
 def _devices(plan: Plan) -> Iterator[str]:
+    # Eight cards of one kind are one line.
+    groups: dict[tuple[str, str, bool], list[int]] = {}
     for device in plan.devices:
-        state = "served" if device.served else "not served"
-        yield f"device: {device.vendor} {device.index} {device.name}: {state}"
+        groups.setdefault((device.vendor, device.name, device.served), []).append(device.index)
+    for (vendor, name, served), numbers in groups.items():
+        what = f"{vendor} {','.join(map(str, numbers))}"
+        yield f"device: {what} {name}: {'supported' if served else 'not supported'}"
 
 
 def _python(build: Build) -> str:
     python = build.python
-    where = "to be fetched" if python.path is None else python.path
+    where = "to be downloaded" if python.path is None else python.path
     return f"Python {python.minor} ({where})"
 
 
@@ -68,13 +83,23 @@ def _index(build: Build) -> str:
 
 
 def _warnings(plan: Plan) -> Iterator[str]:
-    yield from (f"note: {each.message}" for each in plan.warnings)
+    yield from (f"note: {warning.message}" for warning in plan.warnings)
+
+
+def _count_rejected(plan: Plan) -> Iterator[str]:
+    # What the choice turned on is said; the rest is for who asks.
+    if plan.build is None and plan.rejected:
+        count = len(plan.rejected)
+        yield f"{count} candidate{'s' if count != 1 else ''} rejected; list them with --explain"
 
 
 def _describe_rejected(plan: Plan) -> Iterator[str]:
     if plan.rejected:
-        yield "passed over:"
-        yield from (f"  {each}" for each in plan.rejected)
+        yield "not chosen:"
+        yield from (f"  {rejection}" for rejection in plan.rejected)
+    if plan.pythons:
+        yield "interpreters not chosen:"
+        yield from (f"  Python {python.version} ({python.path}): {python.why}" for python in plan.pythons)
 
 
 def _because(reasons: tuple[str, ...]) -> str:
