@@ -61,14 +61,14 @@ def test_a_path_that_is_named_twice_is_read_once(tmp_path: Path, breakages: Brea
 def test_a_path_that_is_not_there_is_refused(tmp_path: Path, breakages: Breakages) -> None:
     with pytest.raises(InputError) as error:
         audit([tmp_path / "a.py"], [breakages])
-    assert error.value.message == f"{tmp_path}/a.py: there is no such file or folder"
+    assert error.value.message == f"`{tmp_path}/a.py` does not exist"
 
 
 def test_a_file_that_no_rule_reads_is_refused_by_name(tmp_path: Path, breakages: Breakages) -> None:
     path = write(tmp_path, "weights.bin")
     with pytest.raises(InputError) as error:
         audit([path], [breakages])
-    assert error.value.message == f"{path}: no rule reads this kind of file"
+    assert error.value.message == f"`{path}` is of a kind that no rule reads"
 
 
 def test_a_file_that_cannot_be_judged_is_in_the_report(tmp_path: Path, breakages: Breakages) -> None:
@@ -90,5 +90,5 @@ def test_a_link_that_leads_to_itself_is_no_file(tmp_path: Path, breakages: Break
     write(tmp_path, "a.py")
     (tmp_path / "loop.py").symlink_to(tmp_path / "loop.py")
     assert audit([tmp_path], [breakages]).files == 1
-    with pytest.raises(InputError, match="there is no such file or folder"):
+    with pytest.raises(InputError, match="does not exist"):
         audit([tmp_path / "loop.py"], [breakages])

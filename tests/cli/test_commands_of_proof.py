@@ -79,7 +79,7 @@ def test_clean_code_passes_and_a_missing_path_is_wrong_input(shell: Shell, train
     train.write_text("import torch\n", "utf-8")
     assert shell("audit", train.name).returncode == 0
     missing = shell("audit", "gone.py")
-    assert (missing.returncode, missing.stderr) == (2, "error: gone.py: there is no such file or folder\n")
+    assert (missing.returncode, missing.stderr) == (2, "error: `gone.py` does not exist\n")
 
 
 def test_a_plan_weighs_an_audit_in_its_advice(shell: Shell, train: Path) -> None:

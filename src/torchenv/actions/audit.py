@@ -123,12 +123,12 @@ def _files(path: Path) -> Iterator[tuple[Path, FileKind]]:
         kind = kind_of(path.as_posix())
         if kind is None:
             raise InputError(
-                f"{path}: no rule reads this kind of file",
+                f"`{path}` is of a kind that no rule reads",
                 hint="name a Python, notebook, project, CI, script, build or library file",
             )
         yield path, kind
     else:
-        raise InputError(f"{path}: there is no such file or folder")
+        raise InputError(f"`{path}` does not exist")
 
 
 def _below(folder: Path) -> Iterator[tuple[Path, FileKind]]:

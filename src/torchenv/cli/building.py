@@ -198,7 +198,7 @@ def plan(flags: PlanFlags, session: Session) -> int:
         host=_read_host(choice, session),
         wish=asked,
         catalogue=session.catalogue,
-        known=gather_known(session, _count_findings(flags.audit)),
+        known=gather_known(session, _count_findings(flags.audit, session)),
     )
     found = resolve(question)
     if not (asked.offline or choice.hosts) and found.outcome is not Outcome.BLOCKED:
@@ -239,7 +239,7 @@ def _plan_fleet(hosts: tuple[str, ...], asked: Wish, session: Session) -> int:
     return NothingSuits.exit_code if found.unserved else 0
 
 
-def _count_findings(paths: tuple[str, ...]) -> Counter[str]:
+def _count_findings(paths: tuple[str, ...], session: Session) -> Counter[str]:
     """Count what an audit of the paths finds, by severity."""
     from collections import Counter
 
@@ -247,7 +247,7 @@ def _count_findings(paths: tuple[str, ...]) -> Counter[str]:
         return Counter()
     from torchenv.cli.gather import audit_paths
 
-    return Counter(str(finding.severity) for finding in audit_paths(paths).findings)
+    return Counter(str(finding.severity) for finding in audit_paths(paths, session).findings)
 
 
 class CreateFlags(NamedTuple):

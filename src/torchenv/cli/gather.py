@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -124,8 +125,6 @@ def collect_packages(files: Sequence[str], model: Installation | None, session: 
 
 def _anchor(carried: CarriedPackages, base: Path) -> CarriedPackages:
     """Name the folders of a part by their absolute paths, since each part has a base of its own."""
-    from dataclasses import replace
-
     local = tuple(replace(folder, path=str((base / folder.path).resolve())) for folder in carried.local)
     return replace(carried, local=local)
 
@@ -193,8 +192,6 @@ def add_warnings(plan: Plan, session: Session) -> Plan:
     # Without a workspace there is no record, and reading one costs a plan a tenth of its time.
     if plan.build is None or not session.settings.root.is_dir():
         return plan
-    from dataclasses import replace
-
     from torchenv.checkpoints.lifeboats import out_of_reach
     from torchenv.plan.values import Remark
 
@@ -257,11 +254,31 @@ def rescan_checkpoints(session: Session, *, record: bool = True) -> Rescan:
     return seen
 
 
-def audit_paths(paths: Sequence[str]) -> AuditReport:
-    """Audit what the user named, under the names that the user gave."""
+def audit_paths(
+    paths: Sequence[str], session: Session, *, release: str | None = None, since: str | None = None
+) -> AuditReport:
+    """Audit what the user named, under the names that the user gave.
+
+    `release` is audited for, by default the newest; `since` is what the code runs on today. A catalogue of
+    the user's own counts where it was named.
+    """
     from torchenv.actions.audit import audit
     from torchenv.audit import read_breakages
     from torchenv.catalogue import resources
 
-    breakages = read_breakages(resources.section("audit"), resources.catalogue())
-    return audit([Path(path) for path in paths], breakages)
+    own, cwd = session.settings.catalogue, session.settings.cwd
+    breakages = read_breakages(resources.section("audit", own), resources.catalogue(own), release, since)
+    for path in paths:
+        if not (cwd / path).exists():
+            raise InputError(f"`{path}` does not exist")
+    report = audit([cwd / path for path in paths], breakages)
+    absolute = [path for path in paths if Path(path).is_absolute()]
+
+    def show(path: str) -> str:
+        return path if path.startswith(tuple(absolute)) else path.removeprefix(f"{cwd.as_posix()}/")
+
+    return replace(
+        report,
+        findings=tuple(replace(finding, path=show(finding.path)) for finding in report.findings),
+        unread=tuple(replace(file, path=show(file.path)) for file in report.unread),
+    )

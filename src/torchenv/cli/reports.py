@@ -6,6 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchenv.cli.gather import audit_paths, read_host, rescan_checkpoints
+from torchenv.cli.options import add_catalogue
 from torchenv.cli.parser import CommandSpec, Parser, reader
 from torchenv.cli.session import Session, now, write_text
 
@@ -23,6 +24,8 @@ class AuditFlags(NamedTuple):
     paths: list[str]
     format: str
     fail_on: str
+    release: str | None
+    since: str | None
 
 
 def declare_audit(parser: Parser) -> None:
@@ -33,11 +36,15 @@ def declare_audit(parser: Parser) -> None:
     parser.add_argument(
         "--fail-on", choices=SEVERITIES, default="warning", help="Lowest severity that exits 1 (warning)"
     )
+    parser.add_argument("--release", metavar="VERSION", help="Audit for this release (default: the newest)")
+    parser.add_argument("--since", metavar="VERSION", help="Leave out what changed up to this release")
+    add_catalogue(parser)
 
 
 def read_audit_flags(flags: Namespace, _: Path) -> AuditFlags:
     """Return the flags of `audit`."""
-    return AuditFlags(flags.paths, "json" if flags.json else flags.format, flags.fail_on)
+    written = "json" if flags.json else flags.format
+    return AuditFlags(flags.paths, written, flags.fail_on, flags.release, flags.since)
 
 
 def audit(flags: AuditFlags, session: Session) -> int:
@@ -45,7 +52,7 @@ def audit(flags: AuditFlags, session: Session) -> int:
     from torchenv.audit import RULES, Severity
     from torchenv.render.audit import document, sarif, text
 
-    report = audit_paths(flags.paths)
+    report = audit_paths(flags.paths, session, release=flags.release, since=flags.since)
     match flags.format:
         case "json":
             written = document(report)
@@ -88,7 +95,7 @@ def report(flags: ReportFlags, session: Session) -> int:
         host=read_host((), session),
         manifest=replace(manifest, runs=seen.runs),
         previous=found.before,
-        audit=audit_paths(flags.audit) if flags.audit else None,
+        audit=audit_paths(flags.audit, session) if flags.audit else None,
     )
     if flags.html is None:
         session.output.print_text(describe_report(standing))

@@ -166,7 +166,7 @@ def _check(flags: UpgradeFlags, session: Session) -> Findings:
     old = store.read().active
     seen = rescan_checkpoints(session, record=False)
     project = session.settings.project
-    audited = audit_paths([str(project)]) if project else None
+    audited = audit_paths([str(project)], session) if project else None
     counts = {"error": 0, "warning": 0, "note": 0}
     for finding in audited.findings if audited else ():
         counts[str(finding.severity)] += 1
