@@ -151,3 +151,26 @@ def test_a_profile_is_given_with_where_it_came_from(tmp_path: Path) -> None:
         "there is no profile 'trian'",
         "did you mean `train`?",
     )
+
+
+MOVED = 'schema = 1\n[index]\nroot = "https://elsewhere.example/whl"\n'
+
+
+def test_a_catalogue_that_came_with_a_project_moves_no_index(tmp_path: Path) -> None:
+    own = tmp_path / "catalogue.toml"
+    own.write_text(MOVED, "utf-8")
+    assert resources.catalogue(own).index_root == "https://elsewhere.example/whl"
+    with pytest.raises(InputError) as caught:
+        resources.catalogue(own, is_named=False)
+    assert caught.value.message.startswith(f"{own}: index.root moves PyTorch's index from ")
+    assert "to `https://elsewhere.example/whl`" in caught.value.message
+    assert caught.value.hint == f"remove `[index]` from it, or trust it by name: `--catalogue {own}`"
+
+
+def test_a_catalogue_holds_no_login(tmp_path: Path) -> None:
+    own = tmp_path / "catalogue.toml"
+    own.write_text(MOVED.replace("elsewhere", "user:secret@elsewhere"), "utf-8")
+    with pytest.raises(InputError) as caught:
+        resources.catalogue(own)
+    assert "secret" not in caught.value.message
+    assert caught.value.message.startswith(f"{own}: index.root holds a login")

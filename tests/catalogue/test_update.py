@@ -8,9 +8,10 @@ import tomlkit
 from tests.catalogue.test_check import CATALOGUE, DOCUMENT, ROOT, SERVED, fetching
 
 from torchenv.actions.catalogue import check
-from torchenv.actions.update_catalogue import corrections, write
+from torchenv.actions.update_catalogue import corrections, learn, write
 from torchenv.catalogue import parse
 from torchenv.catalogue.resources import lay_over
+from torchenv.index.http import Missing
 from torchenv.system.addresses import TorchIndex
 from torchenv.system.documents import Table
 
@@ -72,3 +73,50 @@ def test_entries_of_the_users_own_stay() -> None:
     (release,) = lay_over(before, corrected())["release"]
     assert release["date"] == "2026-10-29"
     assert release["backend"][0]["tag"] == "cu132"
+
+
+# A new patch release.
+
+PATCHED = {
+    **SERVED,
+    "cu132/torch": [
+        *SERVED["cu132/torch"],
+        "torch-2.15.1+cu132-cp311-cp311-manylinux_2_28_x86_64.whl",
+        "torch-2.15.1+cu132-cp314-cp314t-manylinux_2_28_x86_64.whl",
+        "torch-2.15.1+cu140-cp311-cp311-manylinux_2_28_x86_64.whl",
+    ],
+    "cu132/torchvision": [
+        *SERVED["cu132/torchvision"],
+        "torchvision-0.29.3+cu132-py3-none-manylinux_2_28_x86_64.whl",
+    ],
+}
+
+
+def fetch_with_metadata(url: str) -> str | Missing:
+    if url.endswith("torchvision-0.29.3+cu132-py3-none-manylinux_2_28_x86_64.whl.metadata"):
+        return (
+            "Metadata-Version: 2.4\nName: torchvision\nRequires-Dist: numpy\nRequires-Dist: torch==2.15.1\n"
+        )
+    return Missing(403) if url.endswith(".metadata") else fetching(PATCHED)(url)
+
+
+def test_a_new_patch_release_on_known_backends_is_taken_with_its_companion() -> None:
+    before = Table.from_toml(DOCUMENT, "catalogue.toml").raw()
+    news = learn(before, fetch_with_metadata, TorchIndex(ROOT), today="2026-12-01")
+    merged = parse(Table(lay_over(before, news.entries), "merged"))
+    new = next(release for release in merged.releases if str(release.version) == "2.15.1")
+    assert [backend.tag for backend in new.backends] == ["cu132"]
+    assert new.backends[0].platforms == {"linux-x86_64"}
+    assert {name: str(companion.version) for name, companion in new.companions.items()} == {
+        "torchvision": "0.29.3"
+    }
+    assert [difference.code for difference in news.settled] == ["release-new"]
+    # A backend that no release of the line has needs more than an index tells.
+    assert [(difference.code, difference.backend) for difference in news.open] == [("backend-new", "cu140")]
+
+
+def test_a_new_line_is_left_to_a_newer_torchenv() -> None:
+    before = Table.from_toml(DOCUMENT, "catalogue.toml").raw()
+    news = learn(before, fetching(OTHERWISE), TorchIndex(ROOT), today="2026-12-01")
+    assert [str(difference.torch) for difference in news.open] == ["2.16.0"]
+    assert news.entries == corrected()

@@ -20,7 +20,8 @@ class CatalogueDifference:
     """One thing that the catalogue says otherwise than the index.
 
     Codes: release-new, backend-missing, backend-new, platform-missing, platform-new, python-missing,
-    python-new, companion-missing, companion-new. `subject` is the platform, Python or companion meant.
+    python-new, companion-missing, companion-new. `subject` is the platform, Python or companion meant,
+    `labels` are those that the wheels of a new release carry.
     """
 
     code: str
@@ -28,6 +29,7 @@ class CatalogueDifference:
     backend: str | None
     message: str
     subject: str | None = None
+    labels: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         where = f"torch {self.torch}" if self.backend is None else f"torch {self.torch} ({self.backend})"
@@ -83,7 +85,13 @@ def _news(catalogue: Catalogue, pages: _Pages) -> Iterator[CatalogueDifference]:
             continue
         if version not in released:
             said = f"is on the index and not in the catalogue ({', '.join(sorted(labels)) or 'no label'})"
-            yield CatalogueDifference(code="release-new", torch=version, backend=None, message=said)
+            yield CatalogueDifference(
+                code="release-new",
+                torch=version,
+                backend=None,
+                message=said,
+                labels=tuple(sorted(labels)),
+            )
             continue
         known = {backend.local for backend in released[version].backends}
         for label in sorted(labels - known):

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchenv.actions.catalogue import CatalogueDifference, by_number
-from torchenv.catalogue import SCHEMA, Catalogue, Release
+from torchenv.actions.catalogue import CatalogueDifference, by_number, check
+from torchenv.actions.new_patches import describe_new_patches
+from torchenv.catalogue import SCHEMA, Catalogue, Release, parse
+from torchenv.catalogue.resources import lay_over
 from torchenv.errors import InputError
+from torchenv.index.pages import Fetch
+from torchenv.system.addresses import TorchIndex
+from torchenv.system.documents import Table
 
 HEADER = """\
 What PyTorch's indexes serve, where that is not what torchenv's packaged catalogue says.
@@ -30,6 +36,47 @@ def corrections(catalogue: Catalogue, differences: Iterable[CatalogueDifference]
     )
     entries = [item for item in each_release if len(item) > 1]
     return {"schema": SCHEMA, "release": entries} if entries else {}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CatalogueNews:
+    """What the indexes taught: the entries to lay over the catalogue, and each difference that they settle.
+
+    `open` are the differences of which the index does not tell enough.
+    """
+
+    entries: Mapping[str, Any]
+    settled: tuple[CatalogueDifference, ...]
+    open: tuple[CatalogueDifference, ...]
+
+
+def learn(
+    document: Mapping[str, Any], fetch: Fetch, mirror: TorchIndex | None = None, *, today: str
+) -> CatalogueNews:
+    """Compare a catalogue with the indexes, and turn what they say otherwise into entries.
+
+    `document` is the whole catalogue as it is written. A new patch release of a known line is taken with the
+    backends that the line has. Raises `ToolFailed` where the index cannot be reached.
+    """
+    catalogue = parse(Table(document, "the catalogue"))
+    index = mirror or TorchIndex(catalogue.index_root)
+    differences = check(catalogue, fetch, mirror)
+    patches = describe_new_patches(document, differences, index, fetch, today=today)
+    taken = {patch["version"] for patch in patches}
+    settled = tuple(
+        difference
+        for difference in differences
+        if difference.code not in UNTOLD or str(difference.torch) in taken
+    )
+    entries: dict[str, Any] = {"schema": SCHEMA, "release": patches} if patches else {}
+    if patches:
+        # What the index has of the new releases is compared once more, now that they are known.
+        catalogue = parse(Table(lay_over(document, entries), "the catalogue"))
+        differences = check(catalogue, fetch, mirror)
+    if corrected := corrections(catalogue, differences):
+        entries = lay_over(entries, corrected)
+    still = tuple(difference for difference in differences if difference.code in UNTOLD)
+    return CatalogueNews(entries=entries, settled=settled, open=still)
 
 
 def write(path: Path, document: Mapping[str, Any]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchenv.errors import InputError
+from torchenv.system.addresses import host_of, refuse_login
 from torchenv.system.documents import Table
 
 if TYPE_CHECKING:
@@ -33,13 +35,14 @@ _IDENTITY = {
 }
 
 
-def catalogue(own: Path | None = None) -> Catalogue:
+def catalogue(own: Path | None = None, *, is_named: bool = True) -> Catalogue:
     """Read the packaged catalogue, with a user's file laid over it.
 
     The file has the same schema. A release is known again by its version, a backend by its tag, a
     companion or a generation by its name, and its keys replace those of the packaged entry; others
     are added. Lists are replaced, but for product names, which are added to.
-    Raises `InputError` where the file cannot be read or is not a catalogue.
+    Unless the user named the file (`is_named`), it may have come with a repository: then it moves no index.
+    Raises `InputError` where the file cannot be read, is not a catalogue, or moves an index unasked.
     """
     # 28 ms, which a command that only needs its digest does not pay.
     from torchenv.catalogue import SCHEMA, parse
@@ -51,7 +54,24 @@ def catalogue(own: Path | None = None) -> Catalogue:
     document.schema(SCHEMA, remedy=f"write `schema = {SCHEMA}` at its top")
     written = {key: value for key, value in document.raw().items() if key not in SECTIONS}
     merged = lay_over(packaged.raw(), written)
-    return parse(Table(merged, f"{own}, over the packaged {CATALOGUE.name}"))
+    found = parse(Table(merged, f"{own}, over the packaged {CATALOGUE.name}"))
+    refuse_login(found.index_root, f"{own}: index.root")
+    if not is_named and found.index_root != (packaged_root := packaged.table("index").get("root", str)):
+        raise InputError(
+            f"{own}: index.root moves PyTorch's index from {host_of(packaged_root)} to `{found.index_root}`,"
+            " and this catalogue may have come with the project",
+            hint=f"remove `[index]` from it, or trust it by name: `--catalogue {shlex.quote(str(own))}`",
+        )
+    return found
+
+
+def document(own: Path | None = None) -> Mapping[str, Any]:
+    """Return the packaged catalogue as it is written, with a user's file laid over it."""
+    packaged = Table.from_toml(CATALOGUE.read_text(encoding="utf-8"), CATALOGUE.name).raw()
+    if own is None:
+        return packaged
+    written = Table.from_toml(_read(own), str(own)).raw()
+    return lay_over(packaged, {key: value for key, value in written.items() if key not in SECTIONS})
 
 
 def section(name: str, own: Path | None = None) -> Table:
