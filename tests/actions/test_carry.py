@@ -148,6 +148,8 @@ class Scripted:
             raise answer
         return answer
 
+    cache = None
+
     def fetch_python(self, python: str) -> Path:
         raise NotImplementedError(python)
 

@@ -117,6 +117,8 @@ class QuickInstaller:
         )
         return Lock.parse(text, "the lock")
 
+    cache = None
+
     def fetch_python(self, python: str) -> Path:
         raise AssertionError(python)
 

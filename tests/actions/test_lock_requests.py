@@ -38,6 +38,8 @@ class Recorder:
         self.requests.append(request)
         return Lock.parse(LOCK, "a lock")
 
+    cache = None
+
     def fetch_python(self, python: str) -> Path:
         self.fetched.append(python)
         return Path("/fetched") / python

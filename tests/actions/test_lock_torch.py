@@ -117,6 +117,8 @@ class Elsewhere:
         del request
         return Lock.parse(self.text, "a lock")
 
+    cache = None
+
     def fetch_python(self, python: str) -> Path:
         raise AssertionError(python)
 

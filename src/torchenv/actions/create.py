@@ -26,6 +26,7 @@ from torchenv.actions.causes.devices import list_total_masks
 from torchenv.actions.fetchable import expiring
 from torchenv.actions.inside import InsideReport, activation, look, mismatches
 from torchenv.actions.ports import Ports
+from torchenv.actions.room import check_room
 from torchenv.catalogue import Catalogue
 from torchenv.environment.base_python import BasePython
 from torchenv.environment.identity import new_identity
@@ -245,11 +246,11 @@ def _holds(installation: Installation, lock: Lock, order: CreateOrder) -> bool:
 
 def _check_room(order: CreateOrder, lock: Lock, ports: Ports) -> None:
     """Refuse before anything is built what the disk would refuse half way."""
+    # PyTorch's index gives no sizes: there it is what the release takes with an accelerator's libraries.
+    release, vendor = order.build.release, order.build.backend.vendor
+    usual = 0 if vendor == "cpu" else release.download_mib.get(order.host.platform, 0) << 20
+    check_room(lock, usual=usual, ports=ports)
     directory = ports.store.environments
-    needed, free = _estimate_space(order, lock), ports.store.free_space()
-    if needed > free:
-        said = f"about {needed >> 20} MiB are needed for {directory}, and {free >> 20} MiB are free"
-        raise WorkspaceError(said, hint="free some space, or choose another disk with --root DIR")
     longest = order.build.release.longest_path
     if order.host.system == "windows" and longest is not None:
         site = directory / f"000-{order.build.name}" / "Lib" / "site-packages"
@@ -257,15 +258,6 @@ def _check_room(order: CreateOrder, lock: Lock, ports: Ports) -> None:
         if not length.fits:
             hint = f"choose a --root that is {length.too_many} characters shorter, or set LongPathsEnabled"
             raise WorkspaceError(f"paths under {site} would be too long: {length}", hint=hint)
-
-
-def _estimate_space(order: CreateOrder, lock: Lock) -> int:
-    known = sum(file.size or 0 for package in lock.packages for file in package.files[:1])
-    # PyTorch's index gives no sizes: there it is what the release takes with an accelerator's libraries.
-    release, vendor = order.build.release, order.build.backend.vendor
-    usual = 0 if vendor == "cpu" else release.download_mib.get(order.host.platform, 0) << 20
-    # Unpacked, a wheel takes about twice its size.
-    return 2 * max(known, usual)
 
 
 def _begin(

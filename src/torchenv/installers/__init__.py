@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from torchenv.profile.model import PrivateIndex
 
 if TYPE_CHECKING:
+    from torchenv.installers.cache import UvCache
     from torchenv.lockfile.lock import Lock
 
 
@@ -77,6 +78,11 @@ class Installer(Protocol):
 
     def lock(self, request: LockRequest) -> Lock:
         """Choose every package, with its files and hashes; raises `NothingSuits` on a conflict."""
+        ...
+
+    @property
+    def cache(self) -> UvCache | None:
+        """Where what is fetched lies first; None where nothing is known of it."""
         ...
 
     def fetch_python(self, python: str) -> Path:

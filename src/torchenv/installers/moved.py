@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from torchenv.installers import Installer, LockRequest
+from torchenv.installers.cache import UvCache
 from torchenv.lockfile.lock import Lock
 
 
@@ -19,6 +20,10 @@ class RelocatedInstaller:
 
     def lock(self, request: LockRequest) -> Lock:
         return self._installer.lock(request)
+
+    @property
+    def cache(self) -> UvCache | None:
+        return self._installer.cache
 
     def fetch_python(self, python: str) -> Path:
         return self._installer.fetch_python(python)

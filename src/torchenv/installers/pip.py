@@ -12,6 +12,7 @@ from pathlib import Path
 from torchenv.errors import InputError
 from torchenv.index.logins import Logins
 from torchenv.installers import Installer, LockRequest, interpreter_in
+from torchenv.installers.cache import UvCache
 from torchenv.installers.trouble import explain_failure
 from torchenv.lockfile.lock import Lock
 from torchenv.system.addresses import join_login
@@ -32,6 +33,11 @@ class Pip:
 
     def lock(self, request: LockRequest) -> Lock:
         return self._locker.lock(request)
+
+    @property
+    def cache(self) -> UvCache | None:
+        """Nothing: pip keeps whole files, of which it is not known which it has."""
+        return None
 
     def fetch_python(self, python: str) -> Path:
         return self._locker.fetch_python(python)

@@ -23,6 +23,7 @@ from torchenv.index.http import Missing
 from torchenv.index.logins import Logins
 from torchenv.index.pages import Fetch, ProjectPage, Wheel
 from torchenv.installers import LockRequest, interpreter_in, name_of
+from torchenv.installers.cache import UvCache
 from torchenv.installers.trouble import conflict, explain_failure
 from torchenv.lockfile.lock import Lock, write_lock
 from torchenv.system.documents import Table
@@ -35,7 +36,8 @@ class Uv:
     `link_mode` is the profile's word (auto, copy or hardlink); `offline` takes everything from uv's cache;
     with `only_wheels` nothing is built from source. `logins` are told to uv for the indexes that want them.
     `say` hears what runs code of a package before it does. `fetch` reads a page on which uv found nothing,
-    to tell an index that lacks a package from one that lets nobody in.
+    to tell an index that lacks a package from one that lets nobody in. `fallback_cache` takes the place of a
+    cache that cannot be used.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Uv:
         only_wheels: bool = False,
         logins: Logins | None = None,
         fetch: Fetch | None = None,
+        fallback_cache: Path | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._run = _offline(run) if offline else run
@@ -56,9 +59,11 @@ class Uv:
         self._only_wheels = only_wheels
         self._logins = logins or Logins()
         self._fetch = fetch
+        self._fallback_cache = fallback_cache
         self._say = say
 
     def lock(self, request: LockRequest) -> Lock:
+        self._leave_unusable_cache()
         with tempfile.TemporaryDirectory(prefix="torchenv-") as folder:
             raw, bound = self._resolve(self._without_references(request), Path(folder))
         homes = request.homes
@@ -104,10 +109,26 @@ class Uv:
         found = self._run(find_python_command(self._program, python))
         return Path(found.check(f"find the Python {python} that uv fetched").strip())
 
+    def _leave_unusable_cache(self) -> None:
+        # Only with something to fall back to is it looked at before uv does.
+        if self._fallback_cache is not None:
+            _ = self.cache
+
+    @cached_property
+    def cache(self) -> UvCache:
+        """The cache that is used; that another one had to be is said once."""
+        said = self._run(cache_command(self._program)).check("find uv's cache")
+        cache = UvCache(Path(said.strip()))
+        why = cache.explain_unusable() if self._fallback_cache is not None else None
+        if why is None or self._fallback_cache is None:
+            return cache
+        self._say(f"note: the cache {cache.path} {why}: using {self._fallback_cache}")
+        self._run = _keep_cache(self._run, self._fallback_cache)
+        return UvCache(self._fallback_cache)
+
     def _choose_link_mode(self, environment: Path) -> str:
         """Settle how uv brings files from its cache: what cannot be linked is copied, without a complaint."""
-        said = self._run(cache_command(self._program)).check("find uv's cache")
-        cache = Path(said.strip())
+        cache = self.cache.path
         try:
             cache.mkdir(parents=True, exist_ok=True)
             same = cache.stat().st_dev == environment.stat().st_dev
@@ -381,6 +402,13 @@ def default_index(run: Runner, program: Path) -> str | None:
     done = run(default_index_command(program))
     found = re.search(r"^--index-url (\S+)$", done.out, re.MULTILINE)
     return found[1] if found else None
+
+
+def _keep_cache(run: Runner, cache: Path) -> Runner:
+    def keeping_it_there(command: Command, *, timeout: float | None = None) -> Completed:
+        return run(replace(command, env={**command.env, "UV_CACHE_DIR": str(cache)}), timeout=timeout)
+
+    return keeping_it_there
 
 
 def _offline(run: Runner) -> Runner:

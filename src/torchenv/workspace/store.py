@@ -144,9 +144,9 @@ class Store:
             if path.is_relative_to(before):
                 yield now / path.relative_to(before)
 
-    def free_space(self) -> int:
-        """Return the bytes that are free where environments are built."""
-        return self._disk.free_space(self.environments)
+    def free_space(self, directory: Path | None = None) -> int:
+        """Return the bytes that are free where environments are built, or in another directory."""
+        return self._disk.free_space(directory or self.environments)
 
     def lock_path(self, number: int) -> Path:
         """Where the lock of an environment is kept, also after the environment was removed."""

@@ -1,0 +1,66 @@
+"""Where uv keeps what it fetched: whether that place can be used, and what it holds."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+# Takes the handle of a file and locks it; raises `OSError` where the file system knows no locks.
+LockFile = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class UvCache:
+    """A cache of uv's."""
+
+    path: Path
+
+    def holds(self, wheel: str) -> bool:
+        """Return whether the wheel of this file name was unpacked there, from whatever index."""
+        # wheels-v8/index/939bb07a82ff1459/numpy/2.3.0-py3-none-any; wheels-v8/pypi/numpy/…
+        name, _, rest = wheel.removesuffix(".whl").partition("-")
+        name = name.replace("_", "-").replace(".", "-").lower()
+        try:
+            places = (*self.path.glob(f"wheels-v*/*/{name}"), *self.path.glob(f"wheels-v*/*/*/{name}"))
+            return any((place / rest).exists() for place in places)
+        except OSError:
+            return False
+
+    def explain_unusable(self, lock_file: LockFile | None = None) -> str | None:
+        """Return in a few words why uv could not use this place; None if it could."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.path) as file:
+                (lock_file or _lock)(file.fileno())
+        except (OSError, UnicodeEncodeError) as error:
+            number = getattr(error, "errno", None)
+            if number in _NO_LOCKS:
+                return "is on a file system without file locks"
+            return f"cannot be written: {getattr(error, 'strerror', None) or error}"
+        return None
+
+
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
+
+
+def _lock(handle: int) -> None:
+    if os.name == "nt":
+        return
+    import fcntl
+
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def find_noexec(directory: Path) -> bool:
+    """Return whether programs in a directory may not be started; its parent counts before it exists."""
+    if os.name == "nt":
+        return False
+    there = next((place for place in (directory, *directory.parents) if place.is_dir()), directory)
+    try:
+        return bool(os.statvfs(there).f_flag & os.ST_NOEXEC)
+    except (OSError, AttributeError):
+        return False

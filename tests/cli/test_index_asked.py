@@ -1,0 +1,101 @@
+"""`plan` asks the index, and what it prints is what `create` would do."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.index import Index
+from tests.support.terminal import Terminal
+from tests.support.workshop import HOSTS
+
+pytestmark = pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="the wheels are for Linux x86_64"
+)
+
+NOBODY = "http://127.0.0.1:9"
+DECISION = ("outcome", "torch", "backend", "index", "python", "requirements", "environment", "warnings")
+CHOICE = ("2.15", "--backend", "cpu", "--python", sys.executable)
+
+
+def decisions(terminal: Terminal, *words: str | Path, **variables: str) -> tuple[Any, Any]:
+    """Plan and create without building, and return what both decided, with the exit code."""
+    found = []
+    for command in (("plan",), ("create", "--dry-run")):
+        ended = terminal.type(*command, *words, "--json", **variables)
+        document = ended.json
+        found.append((ended.code, {key: document.get(key, document) for key in DECISION}))
+    return found[0], found[1]
+
+
+def test_plan_and_create_decide_alike_with_the_index_there(terminal: Terminal, index: Index) -> None:
+    planned, made = decisions(terminal, *CHOICE)
+    assert planned == made
+    assert (planned[0], planned[1]["index"]) == (0, index.backend("cpu"))
+    assert index.asked_for("whl/cpu", "torch")
+
+
+def test_plan_and_create_decide_alike_with_the_index_out_of_reach(terminal: Terminal) -> None:
+    words = ("2.15", "--python", sys.executable, "--devices", "none")
+    planned, made = decisions(terminal, *words, TORCHENV_TORCH_INDEX=f"{NOBODY}/whl")
+    assert planned == made
+    assert (planned[0], planned[1]["index"]) == (0, None)
+    codes = [warning["code"] for warning in planned[1]["warnings"]]
+    assert {"package-index", "index-unreachable"} <= set(codes)
+
+
+def test_plan_and_create_decide_alike_where_the_index_lacks_the_wheel(
+    terminal: Terminal, index: Index
+) -> None:
+    index.remove("whl/cpu", "torch")
+    for wheel in index.held("whl/cu132"):
+        if wheel.project == "torch" and wheel.version.startswith("2.14"):
+            index.add("whl/cu132", wheel)
+    planned, made = decisions(terminal, *CHOICE)
+    assert planned == made
+    assert planned[0] != 0
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in HOSTS.glob("*.json")))
+def test_plan_and_create_decide_alike_for_every_recorded_host(
+    terminal: Terminal, index: Index, name: str
+) -> None:
+    planned, made = decisions(terminal, "--host", HOSTS / f"{name}.json")
+    if planned[0] == 2 or made[0] == 2:
+        pytest.skip("create refuses a host of another platform")
+    assert planned == made
+    assert index.requests == []
+
+
+def test_an_answer_is_believed_for_an_hour_and_offline_asks_nothing(terminal: Terminal, index: Index) -> None:
+    assert terminal.create().code == 0
+    index.forget()
+    assert terminal.type("plan", *CHOICE).code == 0
+    assert index.requests == []
+    (terminal.workspace / "index-answers.json").unlink()
+    assert terminal.type("plan", *CHOICE, "--offline").code == 0
+    assert index.requests == []
+    assert terminal.type("plan", *CHOICE).code == 0
+    assert index.asked_for("whl/cpu", "torch")
+
+
+def test_a_plan_makes_no_workspace(terminal: Terminal) -> None:
+    assert terminal.type("plan", *CHOICE).code == 0
+    assert not terminal.workspace.exists()
+
+
+def test_a_secret_in_a_variable_is_used_and_never_shown_or_written(terminal: Terminal, index: Index) -> None:
+    index.login = ("u", "s3cr@t")
+    root = index.root.replace("http://", "http://u:s3cr@t@")
+    variables = {"TORCHENV_TORCH_INDEX": f"{root}/whl", "TORCHENV_PACKAGE_INDEX": f"{root}/simple"}
+    planned = terminal.type("plan", *CHOICE, "--json", **variables)
+    assert (planned.code, planned.json["index"]) == (0, index.backend("cpu"))
+    made = terminal.create("--json", **variables)
+    assert made.code == 0, made.err
+    refused = terminal.type("plan", *CHOICE, **{**variables, "TORCHENV_TORCH_INDEX": f"{NOBODY}/whl"})
+    written = [path for path in terminal.cwd.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    assert not any(b"s3cr" in path.read_bytes() for path in written)
+    assert not any("s3cr" in ended.out + ended.err for ended in (planned, made, refused))
