@@ -291,8 +291,8 @@ def create(flags: CreateFlags, session: Session) -> int:
         catalogue=session.catalogue,
         known=gather_known(session),
     )
-    found = _decide(question, session, is_dry_run=flags.dry_run)
-    if found.build is not None and choice.hosts:
+    found = _decide(question, session, flags)
+    if found.build is not None and choice.hosts and not flags.dry_run:
         # The devices of another machine are not here to compute on.
         found = replace(found, build=replace(found.build, unproven=True))
     found = add_warnings(found, session)
@@ -333,11 +333,13 @@ def _add_companions(wish: Wish, carried: CarriedPackages, host: Host) -> Wish:
     return replace(wish, packages=tuple(dict.fromkeys((*wish.packages, *more))))
 
 
-def _decide(question: Question, session: Session, *, is_dry_run: bool) -> Plan:
+def _decide(question: Question, session: Session, flags: CreateFlags) -> Plan:
+    """Decide as `plan` does; only what is really built asks the index of today, for another host too."""
     found = resolve(question)
-    if question.wish.offline or found.outcome is Outcome.BLOCKED:
+    is_of_catalogue = question.wish.offline or (flags.dry_run and flags.choice.hosts)
+    if is_of_catalogue or found.outcome is Outcome.BLOCKED:
         return found
-    return replan_with_indexes(found, question, session, is_plan=is_dry_run)
+    return replan_with_indexes(found, question, session, is_plan=flags.dry_run)
 
 
 def _fit_packages(

@@ -59,24 +59,25 @@ def _check(session: Session) -> int:
 
 
 def _update(session: Session) -> int:
-    from torchenv.actions.update_catalogue import UNTOLD, corrections, write
-    from torchenv.catalogue.resources import lay_over
+    from torchenv.actions.update_catalogue import learn, write
+    from torchenv.catalogue import resources
+    from torchenv.cli.session import now
     from torchenv.system.documents import Table
 
-    differences = _find_differences(session)
-    corrected = corrections(session.catalogue, differences)
     own = session.own_catalogue
-    if corrected:
+    # Read as the other commands read it: a file that moves an index unasked is refused.
+    _ = session.catalogue
+    document = resources.document(own)
+    news = learn(document, session.fetch, session.mirrors.torch, today=now().date().isoformat())
+    if news.entries:
         before = Table.from_toml(read_text(own, "the catalogue"), str(own)).raw() if own else {}
-        write(session.own_catalogue_path, lay_over(before, corrected))
+        write(session.own_catalogue_path, resources.lay_over(before, news.entries))
         session.output.say(f"wrote {session.own_catalogue_path}")
-    for difference in differences:
-        if difference.code in UNTOLD:
-            session.output.note(
-                f"{difference}: what it needs of a machine is on no index; a newer torchenv may know"
-            )
-    corrected_lines = [str(difference) for difference in differences if difference.code not in UNTOLD]
-    session.output.print("\n".join(corrected_lines) or "nothing to correct")
+    for difference in news.open:
+        session.output.note(
+            f"{difference}: what it needs of a machine is on no index; a newer torchenv may know"
+        )
+    session.output.print("\n".join(map(str, news.settled)) or "nothing to correct")
     return 0
 
 

@@ -82,7 +82,7 @@ class Project:
         """The packaged catalogue, with the one laid over it that the project commits or that was named."""
         from torchenv.catalogue import resources
 
-        return resources.catalogue(self.own_catalogue)
+        return resources.catalogue(self.own_catalogue, is_named=self.named is not None)
 
     @property
     def own_catalogue(self) -> Path | None:

@@ -48,7 +48,11 @@ class Session:
         """The packaged catalogue, with the user's own laid over it."""
         from torchenv.catalogue import resources
 
-        return resources.catalogue(self.own_catalogue)
+        settings = self.settings
+        # What lies in a project's own workspace may have come with a repository.
+        is_projects = settings.project is not None and settings.root == settings.project / ".torchenv"
+        is_named = settings.catalogue is not None or not is_projects
+        return resources.catalogue(self.own_catalogue, is_named=is_named)
 
     @property
     def own_catalogue(self) -> Path | None:
@@ -130,7 +134,7 @@ class Session:
         """
         from torchenv.installers.uv import Uv, uv_program
 
-        install = self.profile.install
+        install, settings = self.profile.install, self.settings
         uv = Uv(
             self.programs,
             program=uv_program(),
@@ -139,6 +143,8 @@ class Session:
             only_wheels=self.settings.is_only_wheels,
             logins=self.logins,
             fetch=self.fetch,
+            # A place that the user named is used or refused, and nothing else.
+            fallback_cache=None if settings.environ.get("UV_CACHE_DIR") else settings.root / "cache",
             say=self.output.say,
         )
         if (self.settings.installer or install.installer) == "uv":
