@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.support.workshop import NOW, PYTHON
 
-from torchenv.actions.evaluate import Comparison, Evaluated, evaluate, judge_metric
+from torchenv.actions.evaluate import Comparison, Evaluated, evaluate, judge_metric, judge_runs, read_metrics
 from torchenv.actions.ports import Ports
 from torchenv.environment.base_python import BasePython
 from torchenv.errors import InputError, ToolFailed
@@ -23,13 +23,13 @@ from torchenv.index.pages import fetcher
 from torchenv.installers.uv import Uv
 from torchenv.profile.model import Evaluation, Metric
 from torchenv.render.proofs import describe_evaluation, encode_evaluation
-from torchenv.system.process import Programs
+from torchenv.system.process import Command, Completed, Programs
 from torchenv.workspace.records import Environment, Proof, State
 from torchenv.workspace.store import Store
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the made-up environments are laid out as on Unix")
 
-LOSS = {"loss": Metric(better="lower", tolerance=0.01)}
+LOSS = {"loss": Metric(better="lower", relative=0.01)}
 
 # Each environment has a module `model` that gives what it computes there.
 PRINTS = ("python", "-c", "import json, model; print('epoch 1'); print(json.dumps(model.METRICS))")
@@ -97,14 +97,14 @@ def test_an_honest_change_passes_and_a_planted_one_is_caught(
 
 
 def test_the_table_sets_old_and_new_side_by_side(evaluates: Evaluates, store: Store) -> None:
-    metrics = {**LOSS, "accuracy": Metric(better="higher", tolerance=0.0)}
+    metrics = {**LOSS, "accuracy": Metric(better="higher", relative=0.0)}
     evaluated = evaluates({"loss": 0.5, "accuracy": 0.75}, {"loss": 0.5125, "accuracy": 0.8}, metrics=metrics)
     logs = store.root / "logs"
     assert describe_evaluation(evaluated) == (
         "metric    old (1)  new (2)  difference  allowed  verdict\n"
         "loss      0.5      0.5125   +0.0125     0.005    worse\n"
         "accuracy  0.75     0.8      +0.05       0        better\n"
-        "environment 2 (2.15.0) does not keep to what the profile allows, beside environment 1 (2.14.1)\n"
+        "environment 2 (2.15.0) is outside the profile's tolerances, compared with environment 1 (2.14.1)\n"
         f"logs: {logs}/1/evaluate-20261130T080000Z.txt and {logs}/2/evaluate-20261130T080000Z.txt"
     )
     assert "epoch 1" in (logs / "2" / "evaluate-20261130T080000Z.txt").read_text("utf-8")
@@ -124,7 +124,7 @@ def test_the_outcome_is_noted_and_decides_nothing_about_the_environment(
 
 
 def test_what_is_missing_or_no_number_fails_by_name(evaluates: Evaluates) -> None:
-    metrics = {name: Metric(better="lower", tolerance=0.5) for name in ("gone", "nan", "inf", "word")}
+    metrics = {name: Metric(better="lower", relative=0.5) for name in ("gone", "nan", "inf", "word")}
     evaluated = evaluates(
         {"gone": 1, "nan": 1.0, "inf": math.inf, "word": "low"},
         {"nan": math.nan, "inf": 1.0, "word": "low"},
@@ -159,7 +159,7 @@ def test_output_without_metrics_is_a_missing_metric(evaluates: Evaluates) -> Non
 
 
 def test_several_commands_give_their_metrics_together(evaluates: Evaluates) -> None:
-    metrics = {**LOSS, "speed": Metric(better="higher", tolerance=0.1)}
+    metrics = {**LOSS, "speed": Metric(better="higher", relative=0.1)}
     prepares = ("python", "-c", "print('data is ready')")
     more = ("python", "-c", "print('{\"speed\": 100}')")
     evaluated = evaluates({"loss": 1}, {"loss": 1}, prepares, PRINTS, more, metrics=metrics)
@@ -217,6 +217,85 @@ def test_a_profile_that_measures_nothing_is_refused(evaluates: Evaluates, missin
 def test_a_difference_is_judged_by_its_direction_and_its_share_of_the_old_value(
     better: str, tolerance: float, change: tuple[Any, Any], verdict: str
 ) -> None:
-    result = judge_metric("it", Metric(better=better, tolerance=tolerance), *change)
+    result = judge_metric("it", Metric(better=better, relative=tolerance), *change)
     assert result.verdict == verdict
     assert result.passed is (verdict in {"same", "better", "within tolerance"})
+
+
+def test_an_absolute_tolerance_serves_an_old_value_of_zero() -> None:
+    metric = Metric(better="lower", relative=0.5, absolute=0.001)
+    assert judge_metric("it", metric, 0.0, 0.0005).verdict == "within tolerance"
+    assert judge_metric("it", metric, 0.0, 0.002).verdict == "worse"
+    # The larger of both counts.
+    assert judge_metric("it", metric, 1.0, 1.4).verdict == "within tolerance"
+
+
+def test_what_differs_between_runs_of_one_environment_is_noisy_and_not_worse() -> None:
+    metric = Metric(better="lower", relative=0.01)
+    noisy = judge_runs("it", metric, [0.4, 0.5, 0.6], [0.55, 0.5, 0.6])
+    assert (noisy.old, noisy.new, noisy.verdict, noisy.passed) == (0.5, 0.55, "noisy", True)
+    assert noisy.spread == pytest.approx(0.2)
+    worse = judge_runs("it", metric, [0.5, 0.5, 0.5], [0.6, 0.6, 0.61])
+    assert (worse.verdict, worse.passed) == ("worse", False)
+    assert judge_runs("it", metric, [0.5, None], [0.5, 0.5]).verdict == "the old value is missing"
+
+
+def test_commands_run_as_often_as_the_profile_says_and_the_spread_is_shown(evaluates: Evaluates) -> None:
+    evaluated = evaluates({"loss": 0.5}, {"loss": 0.5}, repeat=3)
+    assert [len(side.runs) for side in (evaluated.old, evaluated.new)] == [3, 3]
+    assert describe_evaluation(evaluated).splitlines()[:2] == [
+        "metric  old (1)  new (2)  difference  allowed  verdict  spread",
+        "loss    0.5      0.5      +0          0.005    same     0",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"loss": 0.5}',
+        'epoch 1\n{"loss": 0.5}\ndone in 3 s\n',
+        '{"loss": 9}\n{\n  "loss": 0.5,\n  "by": {\n    "step": [1]\n  }\n}\n',
+        '{"loss": 0.5}\n{not json}\n',
+    ],
+)
+def test_the_last_json_object_counts_pretty_printed_or_followed_by_a_line(text: str) -> None:
+    assert read_metrics(text)["loss"] == 0.5
+
+
+def test_an_interrupted_evaluation_goes_on_with_what_was_finished(store: Store) -> None:
+    programs = Programs({"PATH": os.environ["PATH"]})
+    started: list[str] = []
+    stops = [4]
+
+    def run(command: Command, *, timeout: float | None = None) -> Completed:
+        started.append(command.env["VIRTUAL_ENV"])
+        if len(started) in stops:
+            raise KeyboardInterrupt
+        return programs(command, timeout=timeout)
+
+    ports = Ports(
+        store=store,
+        installer=Uv(run, program=Path("uv")),
+        run=run,
+        fetch=fetcher(Network()),
+        say=lambda _: None,
+        now=lambda: NOW,
+        system="linux",
+    )
+    comparison = Comparison(
+        old=_environment(store, "2.14.1", {"loss": 0.5}),
+        new=_environment(store, "2.15.0", {"loss": 0.5}),
+        evaluation=Evaluation(commands=(PRINTS,), metrics=LOSS, repeat=2),
+        directory=store.root.parent,
+        environ={"PATH": os.environ["PATH"]},
+        node="node7",
+    )
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(comparison, ports)
+    assert evaluate(comparison, ports).has_passed
+    old, new = comparison.old.path, comparison.new.path
+    # Two of the old and one of the new were finished; the one that was stopped is run again, and no other.
+    assert started == [old, old, new, new, new]
+    # What is finished starts from the beginning.
+    evaluate(comparison, ports)
+    assert started[5:] == [old, old, new, new]

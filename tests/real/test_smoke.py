@@ -217,7 +217,7 @@ def test_the_same_training_evaluates_alike_and_a_planted_change_is_caught(
     profile = directory / "evaluation.toml"
     profile.write_text(
         'schema = 1\n[evaluation]\ncommands = [["python", "evaluate.py"]]\n'
-        'metrics = { loss = { better = "lower", tolerance = 0.001 } }\n',
+        'metrics = { loss = { better = "lower", relative = 0.001 } }\n',
         "utf-8",
     )
     done = workspace.torchenv("evaluate", "2", "--against", "1", "--profile", str(profile), "--json")

@@ -96,19 +96,27 @@ class Smoke(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """Which way a metric gets better and how much worse it may get, as a share of the old value."""
+    """Which way a metric gets better and how much worse it may get: a share of the old value, or a number.
+
+    The larger of both is allowed; an old value near zero has no share to speak of.
+    """
 
     better: str
-    tolerance: float
+    relative: float = 0.0
+    absolute: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluation:
-    """The commands that measure a model in two environments, and what may differ between them."""
+    """The commands that measure a model in two environments, and what may differ between them.
+
+    They run `repeat` times in each, so that what differs by itself is told from what got worse.
+    """
 
     commands: tuple[Command, ...] = ()
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     timeout: float = 3600.0
+    repeat: int = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -190,6 +198,7 @@ class Profile:
                 commands=_commands(table.table("evaluation")),
                 metrics=_metrics(table.table("evaluation").table("metrics")),
                 timeout=_seconds(table.table("evaluation"), 3600.0),
+                repeat=_repeat(table.table("evaluation")),
             ),
             targets=_targets(table.tables("target")),
         )
@@ -204,7 +213,7 @@ _SECTIONS: Mapping[str, frozenset[str]] = {
     "install": frozenset({"installer", "link-mode"}),
     "checkpoints": frozenset({"roots", "distributed", "lifeboat-max-age", "write-for"}),
     "smoke": frozenset({"commands", "required", "timeout"}),
-    "evaluation": frozenset({"commands", "metrics", "timeout"}),
+    "evaluation": frozenset({"commands", "metrics", "repeat", "timeout"}),
 }
 
 
@@ -344,13 +353,22 @@ def _seconds(table: Table, default: float) -> float:
     return seconds
 
 
+def _repeat(table: Table) -> int:
+    repeat = table.get("repeat", int, 1)
+    if not 1 <= repeat <= 100:
+        raise table.wrong("repeat", f"{repeat} is not a number of runs from 1 to 100")
+    return repeat
+
+
 def _metrics(table: Table) -> Mapping[str, Metric]:
     metrics = {}
     for name in table:
         metric = table.table(name)
-        metric.only({"better", "tolerance"})
+        metric.only({"better", "relative", "absolute", "tolerance"})
         better = metric.one_of("better", ("lower", "higher", "equal"), "equal")
-        metrics[name] = Metric(better=better, tolerance=metric.get("tolerance", float, 0.0))
+        # Version 0.1.0 knew `tolerance` alone, which was a share.
+        relative = metric.get("relative", float, metric.get("tolerance", float, 0.0))
+        metrics[name] = Metric(better, relative, metric.get("absolute", float, 0.0))
     return metrics
 
 

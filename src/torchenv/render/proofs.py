@@ -47,19 +47,20 @@ def encode_evaluation(evaluated: Evaluated) -> dict[str, Any]:
         "new": evaluated.new.environment.number,
         "passed": evaluated.has_passed,
         "problems": list(evaluated.problems),
-        "metrics": [_metric(each) for each in evaluated.metrics],
-        "logs": {str(each.environment.number): str(each.log) for each in (evaluated.old, evaluated.new)},
+        "metrics": [_metric(metric) for metric in evaluated.metrics],
+        "logs": {str(side.environment.number): str(side.log) for side in (evaluated.old, evaluated.new)},
     }
 
 
 def _smoke_lines(smoked: Smoked) -> Iterator[str]:
-    rows = [(each.result.value, f"{each.seconds:6.1f} s", each.name) for each in smoked.steps]
+    rows = [(step.result.value, f"{step.seconds:6.1f} s", step.name) for step in smoked.steps]
     for line, step in zip(columns(rows).splitlines(), smoked.steps, strict=True):
         yield f"{line}: {step.message}" if step.message else line
     proof = smoked.proof
-    where = ", ".join(proof.devices) or "the CPU alone"
-    if proof.passed:
-        yield f"environment {smoked.environment} is proven on {where}"
+    if proof.passed and proof.devices:
+        yield f"environment {smoked.environment} passed on {', '.join(proof.devices)}"
+    elif proof.passed:
+        yield f"environment {smoked.environment} passed on the CPU; not yet run on a GPU"
     else:
         yield f"environment {smoked.environment} failed: {'; '.join(proof.said)}"
     yield f"log: {smoked.log}"
@@ -69,10 +70,12 @@ def _evaluation_lines(evaluated: Evaluated) -> Iterator[str]:
     old, new = evaluated.old.environment, evaluated.new.environment
     if evaluated.metrics:
         head = ("metric", f"old ({old.number})", f"new ({new.number})", "difference", "allowed", "verdict")
-        yield columns([head, *map(_row, evaluated.metrics)])
+        rows = [(*_row(metric), f"{metric.spread:.6g}") for metric in evaluated.metrics]
+        repeated = len(evaluated.old.runs) > 1
+        yield columns([row if repeated else row[:-1] for row in ((*head, "spread"), *rows)])
     yield from evaluated.problems
-    ended = "keeps to" if evaluated.has_passed else "does not keep to"
-    yield f"environment {new} {ended} what the profile allows, beside environment {old}"
+    ended = "within" if evaluated.has_passed else "outside"
+    yield f"environment {new} is {ended} the profile's tolerances, compared with environment {old}"
     yield f"logs: {evaluated.old.log} and {evaluated.new.log}"
 
 
@@ -110,8 +113,8 @@ def _as_json(value: Any) -> Any:
         case float() if not math.isfinite(value):
             return str(value)
         case dict():
-            return {key: _as_json(each) for key, each in value.items()}
+            return {key: _as_json(inner) for key, inner in value.items()}
         case list():
-            return [_as_json(each) for each in value]
+            return [_as_json(inner) for inner in value]
         case _:
             return value

@@ -408,6 +408,11 @@ class Store:
         """Keep what a check in an environment printed."""
         return self._keep(self.log_directory(number) / name, text)
 
+    def read_log(self, number: int, name: str) -> str | None:
+        """Return what was kept of a check; None where there is nothing."""
+        path = self.log_directory(number) / name
+        return path.read_text(encoding="utf-8") if path.is_file() else None
+
     def write_constraints(self, environment: Environment, text: str) -> Path:
         """Leave in a new environment what keeps a later install by hand from replacing its packages."""
         path = constraints_path(self._directory(environment))
