@@ -97,17 +97,17 @@ def keep(
     shown = paths.display(address)
     copied: str | None = None
     carried: frozenset[Transfer] = frozenset()
+    # Before the workspace is held: bringing it elsewhere may take hours.
     if copy_to is not None:
-        # Before the workspace is held: bringing it there may take hours.
         copied, carried = _copy_apart(there, copy_to, digest, hashes, changed, progress=progress)
+    elif copy:
+        target = store.make_lifeboat_directory(digest)
+        carried = _copy_files(there, place(target), hashes, changed, link=link, progress=progress)
+        copied = str(target.absolute())
     with store.hold("torchenv checkpoints keep"):
         manifest = store.read()
-        if copy:
-            target = store.make_lifeboat_directory(digest)
-            carried = _copy_files(there, place(target), hashes, changed, link=link, progress=progress)
-            copied = paths.display(str(target.absolute()))
-        elif copy_to is not None:
-            copied = paths.display(copied or copy_to)
+        if (at := copied or copy_to) is not None:
+            copied = paths.display(at)
         else:
             same = (kept for kept in manifest.kept if (kept.path, kept.digest) == (shown, digest))
             copied = next((kept.copy for kept in same), None)

@@ -515,6 +515,7 @@ class Store:
 
     def make_lifeboat_directory(self, digest: str) -> Path:
         """Return where the copy of a lifeboat is kept, in a directory that is made for all of them."""
+        self._refuse_what_is_no_workspace()
         self._disk.make_directory(self.root / "kept")
         return self.lifeboat_path(digest).with_suffix("")
 
