@@ -21,7 +21,6 @@ from torchenv.index.http import Network
 from torchenv.index.pages import fetcher
 from torchenv.plan import Question, Wish, resolve
 from torchenv.profile.model import Profile
-from torchenv.workspace.lease import Lease
 from torchenv.workspace.store import Store
 
 
@@ -191,21 +190,3 @@ def test_a_writer_waits_a_minute_at_most_and_names_the_holder(tmp_path: Path) ->
         pass
     assert caught.value.message.startswith(f"`{tmp_path}` has been held for 60 s by torchenv lock (process ")
     assert caught.value.exit_code == 5
-
-
-def test_a_lease_without_a_word_is_taken_over_at_once(tmp_path: Path) -> None:
-    (tmp_path / "lease").touch()
-    lease = Lease(tmp_path / "lease", "torchenv use 2", node="this boot")
-    assert not lease.try_take(alone=False)
-    assert lease.try_take(alone=True)
-
-
-def test_a_lease_of_this_machine_before_it_was_started_again_is_taken_over_at_once(tmp_path: Path) -> None:
-    import os
-
-    before = Lease(tmp_path / "lease", "torchenv create", node="an earlier boot")
-    assert before.try_take(alone=True)
-    lease = Lease(tmp_path / "lease", "torchenv use 2", node="this boot")
-    assert not lease.try_take(alone=True)
-    os.utime(tmp_path / "lease", (1_000_000_000, 1_000_000_000))
-    assert lease.try_take(alone=True)

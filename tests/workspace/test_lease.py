@@ -37,6 +37,9 @@ class SharedDisk(Disk):
     def node(self) -> str:
         return self._machine
 
+    def host(self) -> str:
+        return self._machine
+
 
 def work(root: Path, machine: str, *, locks: bool) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -157,3 +160,29 @@ def test_a_killed_run_is_followed_at_once_by_the_next(tmp_path: Path) -> None:
         pass
     assert said == []
     assert not (tmp_path / "lease").exists()
+
+
+def test_a_lease_of_an_earlier_boot_of_this_machine_is_taken_over_at_once(tmp_path: Path) -> None:
+    def booted(node: str) -> Lease:
+        return Lease(tmp_path / "lease", "torchenv create", node=node, host="ada's machine")
+
+    assert booted("boot 1").try_take(alone=True)
+    assert booted("boot 2").try_take(alone=False)
+
+
+def test_where_there_are_no_locks_a_process_that_is_gone_holds_nobody_up(tmp_path: Path) -> None:
+    child = os.fork()
+    if child == 0:
+        lease(tmp_path, "node1").try_take(alone=False)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert lease(tmp_path, "node1").try_take(alone=False)
+
+
+def test_an_empty_lease_that_a_full_disk_left_is_taken_over_at_once(tmp_path: Path) -> None:
+    (tmp_path / "lease").touch()
+    waiting = lease(tmp_path, "node1", Clock())
+    # Where a file has no second name, another machine may just be writing it.
+    assert not waiting.try_take(alone=True)
+    os.utime(tmp_path / "lease", (1_000_000_000, 1_000_000_000))
+    assert waiting.try_take(alone=True)

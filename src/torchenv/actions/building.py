@@ -20,6 +20,9 @@ from torchenv.lockfile.lock import Lock
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, Proof
 
+# Seconds that a run which failed waits for the workspace in order to clear what it began.
+_PATIENCE = 1.0
+
 
 @contextmanager
 def clear_on_failure(ports: Ports, purpose: str) -> Iterator[None]:
@@ -28,7 +31,7 @@ def clear_on_failure(ports: Ports, purpose: str) -> Iterator[None]:
         yield
     except BaseException:
         # What stopped the run is what people must read; what the disk refuses now is left to the next run.
-        with suppress(TorchenvError), ports.store.hold(purpose):
+        with suppress(TorchenvError), ports.store.hold(purpose, patience=_PATIENCE):
             ports.store.clear_unfinished()
         raise
 

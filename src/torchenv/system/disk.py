@@ -5,16 +5,29 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from torchenv.errors import WorkspaceError
 from torchenv.system.mutex import node_name, try_to_lock
 
+if TYPE_CHECKING:
+    import io
+
 # Windows counts 260 with the closing zero, unless LongPathsEnabled is set in its registry.
 WINDOWS_PATH_LIMIT = 259
+
+# What a disk says that is full, or on which this user has used up a quota.
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+# What is kept back: enough for one command that frees a disk or goes back on it.
+_RESERVED_FILES = 8
+_RESERVED_BYTES = 1 << 15
+
+T = TypeVar("T")
 
 
 class Disk:
@@ -26,6 +39,8 @@ class Disk:
     """
 
     fence: Path | None = None
+    # Where some room is kept back, which a full disk is given so that one can free it and go back.
+    reserve: Path | None = None
 
     def try_to_lock(self, handle: int) -> bool | None:
         """Try once to lock an open file against others; None where its file system knows no locks."""
@@ -38,28 +53,34 @@ class Disk:
         except OSError:
             return node_name()
 
+    def host(self) -> str:
+        """Return what stays of this machine when it is started anew; empty where nothing tells."""
+        try:
+            return f"{node_name()} {Path('/etc/machine-id').read_text('ascii').strip()}"
+        except (OSError, UnicodeDecodeError):
+            return ""
+
     def make_directory(self, path: Path) -> None:
         """Make a directory and those above it, where it is not there."""
         with explain_refusals(path):
-            if self.fence is None or not path.is_relative_to(self.fence):
-                path.mkdir(parents=True, exist_ok=True)
-                return
-            self.fence.mkdir(parents=True, exist_ok=True)
-            with self._open_within(path, make=True):
-                pass
+            self.with_room(lambda: self._make_directory(path))
 
     def write(self, path: Path, text: str) -> None:
         """Write a new file in the place of what has this name, and wait until it is on the disk."""
+        with explain_refusals(path):
+            self.with_room(lambda: self._write(path, text))
+
+    def overwrite(self, path: Path, text: str) -> None:
+        """Write into the file that is there, where another has no room; a failure leaves what it held."""
         with explain_refusals(path), self._open_within(path.parent) as folder:
-            # What is there may be a link, or another name of a file of the user's: it is never written into.
-            with suppress(FileNotFoundError):
-                os.unlink(_name(path, folder), dir_fd=folder)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
-            handle = os.open(_name(path, folder), flags, 0o666, dir_fd=folder)
-            with open(handle, "w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:  # noqa: PTH123
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
+            handle = os.open(_name(path, folder), os.O_RDWR | _NO_LINK, dir_fd=folder)
+            with open(handle, "r+b", buffering=0) as file:  # noqa: PTH123
+                before = file.read()
+                try:
+                    _replace_content(file, text.encode("utf-8", "surrogateescape"))
+                except OSError:
+                    _replace_content(file, before)
+                    raise
 
     def rename(self, old: Path, new: Path) -> None:
         """Put one in the place of the other at once: whoever looks sees the old or the new."""
@@ -68,7 +89,9 @@ class Disk:
             self._open_within(old.parent) as source,
             self._open_within(new.parent) as goal,
         ):
-            os.replace(_name(old, source), _name(new, goal), src_dir_fd=source, dst_dir_fd=goal)
+            self.with_room(
+                lambda: os.replace(_name(old, source), _name(new, goal), src_dir_fd=source, dst_dir_fd=goal)
+            )
             _settle(new.parent)
 
     def put(self, path: Path, text: str) -> None:
@@ -82,7 +105,9 @@ class Disk:
         """Make a symbolic link to a directory, or say that links are not allowed here."""
         try:
             with self._open_within(at.parent) as folder:
-                os.symlink(target, _name(at, folder), target_is_directory=True, dir_fd=folder)
+                self.with_room(
+                    lambda: os.symlink(target, _name(at, folder), target_is_directory=True, dir_fd=folder)
+                )
         except OSError:
             return False
         return True
@@ -120,7 +145,7 @@ class Disk:
         """Open a file that is locked by its handle; with `make` it is made where it is not there."""
         with explain_refusals(path), self._open_within(path.parent) as folder:
             flags = os.O_RDWR | _NO_LINK | (os.O_CREAT if make else 0)
-            handle = os.open(_name(path, folder), flags, 0o666, dir_fd=folder)
+            handle = self.with_room(lambda: os.open(_name(path, folder), flags, 0o666, dir_fd=folder))
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
                 os.close(handle)
@@ -135,6 +160,64 @@ class Disk:
             while not path.exists() and path != path.parent:
                 path = path.parent
             return shutil.disk_usage(path).free
+
+    def with_room(self, change: Callable[[], T]) -> T:
+        """Make a change of the disk, once more with the room that was kept back where there is none left."""
+        try:
+            return change()
+        except OSError as error:
+            if error.errno not in NO_ROOM or not self._release_reserve():
+                raise
+            return change()
+
+    def make_reserve(self) -> None:
+        """Keep some room back: a few files that the next full disk is given."""
+        reserve = self.reserve
+        # A disk that is full now, or changed by nobody, keeps none: that stops no command.
+        with suppress(OSError, WorkspaceError):
+            if reserve is None or len(self.list(reserve)) >= _RESERVED_FILES:
+                return
+            with self._open_within(reserve, make=True) as folder:
+                for n in range(_RESERVED_FILES):
+                    name = _name(reserve / str(n), folder)
+                    with suppress(FileExistsError):
+                        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
+                        handle = os.open(name, flags, 0o600, dir_fd=folder)
+                        try:
+                            # Of what compresses to nothing, nothing would be kept back.
+                            os.write(handle, os.urandom(_RESERVED_BYTES))
+                        finally:
+                            os.close(handle)
+
+    def _release_reserve(self) -> bool:
+        released = False
+        if self.reserve is not None:
+            with suppress(OSError, WorkspaceError), self._open_within(self.reserve) as folder:
+                for name in os.listdir(self.reserve if folder is None else folder):  # noqa: PTH208
+                    if name.isdecimal():
+                        os.unlink(_name(self.reserve / name, folder), dir_fd=folder)
+                        released = True
+        return released
+
+    def _make_directory(self, path: Path) -> None:
+        if self.fence is None or not path.is_relative_to(self.fence):
+            path.mkdir(parents=True, exist_ok=True)
+            return
+        self.fence.mkdir(parents=True, exist_ok=True)
+        with self._open_within(path, make=True):
+            pass
+
+    def _write(self, path: Path, text: str) -> None:
+        with self._open_within(path.parent) as folder:
+            # What is there may be a link, or another name of a file of the user's: it is never written into.
+            with suppress(FileNotFoundError):
+                os.unlink(_name(path, folder), dir_fd=folder)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
+            handle = os.open(_name(path, folder), flags, 0o666, dir_fd=folder)
+            with open(handle, "w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:  # noqa: PTH123
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
 
     @contextmanager
     def _open_within(self, directory: Path, *, make: bool = False) -> Iterator[int | None]:
@@ -168,6 +251,15 @@ class Disk:
             yield handle
         finally:
             os.close(handle)
+
+
+def _replace_content(file: io.FileIO, content: bytes) -> None:
+    file.seek(0)
+    written = 0
+    while written < len(content):
+        written += file.write(content[written:])
+    file.truncate(len(content))
+    os.fsync(file.fileno())
 
 
 _HAS_HANDLES = os.open in os.supports_dir_fd
@@ -235,6 +327,11 @@ def explain_refusals(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise make_refusal(path, error) from error
+
+
+def is_out_of_room(error: WorkspaceError) -> bool:
+    """Return whether the disk refused because it is full."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in NO_ROOM
 
 
 def make_refusal(path: Path, error: OSError) -> WorkspaceError:

@@ -1,8 +1,8 @@
-"""What holds a workspace on shared storage, where locks may reach no further than one machine.
+"""What holds a workspace, or the number of one environment, also on storage that machines share.
 
 A lease is a file that only one can make: exclusive creation holds on every file system, NFS among them.
-Whoever holds it writes signs of life into it; one that is silent for long has no holder any more. It comes
-beside the lock of the operating system, which tells at once that a holder on the same machine is gone.
+Its holder writes a heartbeat into it; one that is silent for long is gone. It comes beside the lock of the
+operating system, which shows at once that a holder on the same machine is gone.
 """
 
 from __future__ import annotations
@@ -11,20 +11,61 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from torchenv.errors import WorkspaceError
+from torchenv.system.disk import NO_ROOM as _NO_ROOM
 from torchenv.system.mutex import node_name
 
-# Seconds between two signs of life, and without any until the holder counts as gone.
+# Seconds between two heartbeats, and without any until the holder counts as gone.
 BEAT = 5.0
 SILENCE = 60.0
 
+# Seconds in which who made a lease has written its name into it.
+_UNWRITTEN = 2.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Holder:
+    """Who holds a lease.
+
+    `node` is the running system, `host` the machine, `space` what the number of the process counts in.
+    """
+
+    token: str = ""
+    node: str = ""
+    description: str = "another run"
+    count: str = ""
+    host: str = ""
+    space: str = ""
+    pid: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Holder:
+        """Read the lines of a lease; what is missing stays empty."""
+        lines = (*text.split("\n"), *[""] * 7)[:7]
+        token, node, description, count, host, space, pid = lines
+        return cls(
+            token=token,
+            node=node,
+            description=description or "another run",
+            count=count,
+            host=host,
+            space=space,
+            pid=pid,
+        )
+
+    def __str__(self) -> str:
+        words = (self.token, self.node, self.description, self.count, self.host, self.space, self.pid)
+        return "\n".join(words) + "\n"
+
 
 class Lease:
-    """A lease for one run. `node` tells the machine, `purpose` is what others are told they wait for.
+    """A lease for one run. `node` names the running system, `host` the machine, `purpose` is shown to others.
 
-    A sign of life comes every `beat` seconds; after `silence` seconds without one the holder is given up.
+    A heartbeat comes every `beat` seconds; after `silence` seconds without one the holder counts as gone.
     """
 
     def __init__(
@@ -33,18 +74,27 @@ class Lease:
         purpose: str,
         *,
         node: str,
+        host: str = "",
         beat: float = BEAT,
         silence: float = SILENCE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path = path
-        self._token = os.urandom(8).hex()
-        self._said = f"{purpose} (process {os.getpid()} on {node_name()})"
-        self._node = node
+        since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        self._own = Holder(
+            token=os.urandom(8).hex(),
+            count=f"{0:010}",
+            node=node,
+            description=f"{purpose} (process {os.getpid()} on {node_name()}, since {since})",
+            host=host,
+            space=_process_space(),
+            pid=str(os.getpid()),
+        )
         self._beat = beat
         self._silence = silence
         self._clock = clock
         self._seen: tuple[str, float] = ("", clock())
+        self._is_unwritten = False
 
     def try_take(self, *, alone: bool) -> bool:
         """Try once to take it; `alone` says that nobody else on this machine can hold it.
@@ -53,32 +103,18 @@ class Lease:
         """
         return self._make() or (self._clear_stale(alone=alone) and self._make())
 
-    def is_gone(self, *, alone: bool) -> bool:
-        """Return whether no run holds it any more, by one look; `alone` as for `try_take`.
-
-        On another machine a holder counts as gone when its last sign of life is older than `silence`, by the
-        clock of the storage that both see.
-        """
-        found = _fields(self._path)
-        if found is None or (alone and found[1] in {self._node, ""}):
-            return True
-        probe = self._path.with_name(f"{self._path.name}.{self._token}")
-        try:
-            probe.touch()
-            return probe.stat().st_mtime - self._path.stat().st_mtime >= self._silence
-        except OSError:
-            return False
-        finally:
-            probe.unlink(missing_ok=True)
+    def take_unwritten(self) -> None:
+        """Take it without its file, for who holds the lock of the system on a disk that is full."""
+        self._is_unwritten = True
 
     @property
     def holder(self) -> str:
         """Who holds it, for people."""
-        return (_fields(self._path) or ("", "", "another run", ""))[2]
+        return (_read_holder(self._path) or Holder()).description
 
     @contextmanager
     def keep_alive(self) -> Iterator[None]:
-        """Yield signs of life until the block is over, then give it back."""
+        """Write heartbeats until the block is over, then release the lease."""
         # 2 ms, which a command that only reads does not pay.
         from threading import Event, Thread
 
@@ -97,21 +133,58 @@ class Lease:
     @property
     def is_held(self) -> bool:
         """Whether it is still this run's: one that slept for long may have been given up by the others."""
-        found = _fields(self._path)
-        return found is not None and found[0] == self._token
+        found = _read_holder(self._path)
+        if found is None:
+            return self._is_unwritten
+        return found.token == self._own.token
 
     def refuse_lost(self) -> None:
         """Raise `WorkspaceError` where another run has taken over."""
         if not self.is_held:
             raise WorkspaceError(
                 f"lost the workspace to {self.holder} (no heartbeat for {self._silence:g} s)",
-                hint="run it again; nothing more was changed",
+                hint="run the command again; nothing more was changed",
             )
 
-    def _make(self) -> bool:
+    def is_gone(self, *, alone: bool) -> bool:
+        """Return whether no run holds it any more, by one look; `alone` as for `try_take`.
+
+        On another machine a holder counts as gone when its last heartbeat is older than `silence`, by the
+        clock of the storage that both see.
+        """
+        found = _read_holder(self._path)
+        if found is None or self._is_gone(found, alone=alone):
+            return True
+        probe = self._path.with_name(f"{self._path.name}.{self._own.token}")
         try:
-            with self._path.open("x", encoding="utf-8") as file:
-                file.write(self._text(0))
+            probe.touch()
+            return probe.stat().st_mtime - self._path.stat().st_mtime >= self._silence
+        except OSError:
+            return False
+        finally:
+            probe.unlink(missing_ok=True)
+
+    def _make(self) -> bool:
+        # Under its own name first, so that nobody ever sees a lease without its holder.
+        beside = self._path.with_name(f"{self._path.name}.{self._own.token}.new")
+        try:
+            _write_new(beside, str(self._own))
+            try:
+                os.link(beside, self._path)
+            finally:
+                beside.unlink()
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise
+            return self._make_in_place()
+        return True
+
+    def _make_in_place(self) -> bool:
+        # Some file systems know no second name of a file.
+        try:
+            _write_new(self._path, str(self._own))
         except FileExistsError:
             return False
         return True
@@ -123,29 +196,33 @@ class Lease:
             # A disk that is full or away for a while is no reason to stop.
             with suppress(OSError):
                 if self.is_held:
-                    self._path.write_text(self._text(count), encoding="utf-8")
-
-    def _text(self, count: int) -> str:
-        return f"{self._token}\n{self._node}\n{self._said}\n{count}\n"
+                    # As long as what it replaces: who reads meanwhile never finds a half.
+                    with self._path.open("r+", encoding="utf-8") as file:
+                        file.write(str(replace(self._own, count=f"{count:010}")))
 
     def _clear_stale(self, *, alone: bool) -> bool:
-        """Clear what a holder left that is gone, and say whether nothing is in the way any more."""
-        found = _fields(self._path)
+        """Clear what a holder left that is gone, and return whether nothing is in the way any more."""
+        found = _read_holder(self._path)
         if found is None:
             return True
-        text = "\n".join(found)
-        if text != self._seen[0]:
-            self._seen = (text, self._clock())
-        silent = self._clock() - self._seen[1] >= self._silence
-        # A file without a word was made by a run that ended before it could write.
-        if (
-            not silent
-            and not (alone and found[1] in {self._node, ""})
-            and not _is_of_earlier_boot(self._path, found)
-        ):
+        if str(found) != self._seen[0]:
+            self._seen = (str(found), self._clock())
+        seen = self._clock() - self._seen[1]
+        if seen < self._silence and not self._is_gone(found, alone=alone, seen=seen):
             return False
-        self._clear(found[0])
+        self._clear(found.token)
         return True
+
+    def _is_gone(self, found: Holder, *, alone: bool, seen: float = 0.0) -> bool:
+        own = self._own
+        if not found.token:
+            # Left by a full disk, or just being written where there are no second names.
+            return seen >= _UNWRITTEN or _is_old(self._path)
+        if found.node == own.node:
+            ended = found.space == own.space and found.pid.isdecimal() and not _is_alive(int(found.pid))
+            return alone or ended
+        # The same machine under another boot has lost every process since.
+        return bool(own.host) and found.host == own.host
 
     def _clear(self, token: str) -> None:
         # Of several that see it gone, one makes this file; the others must not delete what comes after.
@@ -154,32 +231,58 @@ class Lease:
             mark.touch(exist_ok=False)
         except FileExistsError:
             return
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
         try:
-            found = _fields(self._path)
-            if found is not None and found[0] == token:
+            found = _read_holder(self._path)
+            if found is not None and found.token == token:
                 self._path.unlink(missing_ok=True)
         finally:
             mark.unlink(missing_ok=True)
 
 
-def _is_of_earlier_boot(path: Path, found: tuple[str, str, str, str]) -> bool:
-    """Return whether it was last written by this machine before it was started again."""
-    if not found[2].endswith(f" on {node_name()})"):
-        return False
+def _write_new(path: Path, text: str) -> None:
     try:
-        stat = Path("/proc/stat").read_text(encoding="ascii", errors="replace")
-        # btime 1764547200
-        started = next(int(line.split()[1]) for line in stat.splitlines() if line.startswith("btime "))
-        return path.stat().st_mtime < started
-    except (OSError, StopIteration, ValueError, IndexError):
-        return False
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise
+    except OSError:
+        # What a full disk took half of would be nobody's lease.
+        path.unlink(missing_ok=True)
+        raise
 
 
-def _fields(path: Path) -> tuple[str, str, str, str] | None:
+def _read_holder(path: Path) -> Holder | None:
     # Opening it asks the server anew, where looking at its time would be answered from a cache.
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+        return Holder.parse(path.read_text(encoding="utf-8", errors="replace"))
     except FileNotFoundError:
         return None
-    token, node, said, count = (*lines, "", "", "", "")[:4]
-    return token, node, said or "another run", count
+
+
+def _process_space() -> str:
+    # pid:[4026531836]: containers of one machine number their processes each for themselves.
+    with suppress(OSError):
+        return os.readlink("/proc/self/ns/pid")  # noqa: PTH115
+    return ""
+
+
+def _is_old(path: Path) -> bool:
+    with suppress(OSError):
+        return time.time() - path.stat().st_mtime >= _UNWRITTEN
+    return False
+
+
+def _is_alive(pid: int) -> bool:
+    if os.name != "posix":
+        # Windows would end the process that is asked after.
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

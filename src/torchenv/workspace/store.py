@@ -8,14 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 
 from torchenv.environment.identity import IDENTITY_FILE, identity
 from torchenv.environment.startup import STARTUP_FILE, STARTUP_TEXT
 from torchenv.errors import InputError, WorkspaceError
-from torchenv.system.disk import Disk, explain_refusals, make_refusal
-from torchenv.system.mutex import node_name, unlock
+from torchenv.system.disk import NO_ROOM, Disk, explain_refusals, is_out_of_room, make_refusal
+from torchenv.system.mutex import unlock
 from torchenv.system.orphans import children_hold, end_orphans
 from torchenv.workspace.journal import Journal
 from torchenv.workspace.lease import Lease
@@ -24,12 +25,15 @@ from torchenv.workspace.records import Environment, EnvironmentKind
 
 # What a workspace holds, of which a stopped first run leaves a part, and what is left in any directory.
 _OF_A_WORKSPACE = frozenset(
-    {"building", "current", "envs", "fingerprints", "lease", "lock", "locks", "plans", "trash"}
+    {"building", "current", "envs", "fingerprints", "lease", "lock", "locks", "plans", "reserve", "trash"}
 )
 _OF_NOBODY = frozenset({".DS_Store", ".gitignore"})
 
 # The ending of what says of a discarded directory that torchenv put it there.
 _MARK = ".mark"
+
+# Tenths of a second that a run waits before it says so.
+_TURNS_IN_SILENCE = 3
 
 # Seconds that a run waits for another that holds the workspace.
 PATIENCE = 60.0
@@ -82,6 +86,7 @@ class Store:
         say: Say = lambda _: None,
         disk: Disk | None = None,
         clock: Callable[[], float] = time.monotonic,
+        patience: float = PATIENCE,
     ) -> None:
         self.root = root
         self.environments = root / "envs"
@@ -93,9 +98,12 @@ class Store:
         self._say = say
         self._disk = disk or Disk()
         self._disk.fence = root
+        self._disk.reserve = root / "reserve"
         self._clock = clock
+        self._patience = patience
         self._lease: Lease | None = None
         self._build: tuple[int, Lease] | None = None
+        self._doomed: tuple[str, ...] = ()
 
     # Reading.
 
@@ -231,25 +239,20 @@ class Store:
     # Writing.
 
     @contextmanager
-    def hold(self, purpose: str) -> Iterator[None]:
+    def hold(self, purpose: str, *, patience: float | None = None) -> Iterator[None]:
         """Hold the workspace against other writers, while the manifest is read and replaced.
 
         Waits for the one that holds it, and says for what; `purpose` is what others are told that they wait
-        for, such as `torchenv create 2.15`. Raises `WorkspaceError` after a minute.
+        for, such as `torchenv create 2.15`. Raises `WorkspaceError` after `patience` seconds.
         """
         assert self._lease is None
         self._refuse_what_is_no_workspace()
         self._disk.make_directory(self.root)
         handle = self._disk.open_to_lock(self._lock_file)
-        lease = Lease(self._lock_file.with_name("lease"), purpose, node=self._disk.node())
+        lease = self._make_lease(self._lock_file.with_name("lease"), purpose)
         try:
-            self._wait_for(handle, lease)
+            self._wait_for(handle, lease, self._patience if patience is None else patience)
             try:
-                # On a full disk the others do not learn for whom they wait: no reason to refuse a rollback.
-                with suppress(OSError):
-                    os.ftruncate(handle, 0)
-                    os.lseek(handle, 0, os.SEEK_SET)
-                    os.write(handle, f"{purpose} (process {os.getpid()} on {node_name()})\n".encode())
                 with lease.keep_alive(), children_hold(handle):
                     self._lease = lease
                     yield
@@ -258,6 +261,9 @@ class Store:
                 unlock(handle)
         finally:
             os.close(handle)
+        self._delete_doomed()
+        if self.manifest_path.exists():
+            self._disk.make_reserve()
 
     @contextmanager
     def build(self, number: int, key: str, purpose: str) -> Iterator[None]:
@@ -269,11 +275,11 @@ class Store:
         path = self._build_path(number)
         self._disk.make_directory(path.parent)
         handle = self._disk.open_to_lock(path)
-        lease = Lease(path.with_suffix(".lease"), purpose, node=self._disk.node())
+        lease = self._make_lease(path.with_suffix(".lease"), purpose)
         try:
-            self._wait_for(handle, lease)
+            self._wait_for(handle, lease, self._patience)
             os.ftruncate(handle, 0)
-            os.write(handle, f"{key}\n{purpose} (process {os.getpid()} on {node_name()})\n".encode())
+            os.write(handle, f"{key}\n".encode())
             try:
                 with lease.keep_alive(), children_hold(handle):
                     self._build = (number, lease)
@@ -314,11 +320,11 @@ class Store:
         try:
             end_orphans(path.resolve())
             locked = self._disk.try_to_lock(handle)
-            lease = Lease(path.with_suffix(".lease"), "", node=self._disk.node())
+            lease = self._make_lease(path.with_suffix(".lease"), "")
             if locked is not False and lease.is_gone(alone=locked is True):
                 return None
-            key, _, told = os.pread(handle, 4000, 0).decode(errors="replace").partition("\n")
-            return key, told.strip() or lease.holder
+            key = os.pread(handle, 4000, 0).decode(errors="replace").partition("\n")[0]
+            return key, lease.holder
         finally:
             # What was locked only to look is free again.
             os.close(handle)
@@ -340,38 +346,63 @@ class Store:
             hint = f"name a directory of its own, such as --root {shlex.quote(str(self.root / 'torchenv'))}"
             raise InputError(f"{self.root} is not a workspace: it holds {others[0]}", hint=hint)
 
-    def _wait_for(self, handle: int, lease: Lease) -> None:
+    def _make_lease(self, path: Path, purpose: str) -> Lease:
+        return Lease(path, purpose, node=self._disk.node(), host=self._disk.host())
+
+    def _wait_for(self, handle: int, lease: Lease, patience: float) -> None:
         locked: bool | None = False
-        until = self._clock() + PATIENCE
+        until = self._clock() + patience
         for turn in count():
             with explain_refusals(self._lock_file):
                 locked = locked or self._disk.try_to_lock(handle)
                 # Where files cannot be locked, the lease alone decides.
-                if locked is not False and lease.try_take(alone=locked is True):
+                if locked is not False and self._try_to_take(lease, alone=locked is True):
                     return
-            if turn == 0:
-                self._say(f"waiting for {self._holder(handle, lease)}, which is changing {self.root}")
             if turn % 10 == 0:
                 end_orphans(self._lock_file.resolve())
-            if self._clock() > until:
+            if self._clock() >= until:
                 raise WorkspaceError(
-                    f"`{self.root}` has been held for {PATIENCE:g} s by {self._holder(handle, lease)}",
+                    f"`{self.root}` has been held for {patience:g} s by {lease.holder}",
                     hint="end that process, or wait for it, then run this again",
                 )
+            if turn == _TURNS_IN_SILENCE:
+                self._say(f"waiting for {lease.holder}, which is changing `{self.root}`")
             time.sleep(0.1)
 
-    def _holder(self, handle: int, lease: Lease) -> str:
-        os.lseek(handle, 0, os.SEEK_SET)
-        return os.read(handle, 1000).decode(errors="replace").strip() or lease.holder
+    def _try_to_take(self, lease: Lease, *, alone: bool) -> bool:
+        try:
+            return self._disk.with_room(partial(lease.try_take, alone=alone))
+        except OSError as error:
+            if error.errno not in NO_ROOM or not alone:
+                raise
+            # A full disk is no reason to refuse the way back to who holds this machine's own lock.
+            lease.take_unwritten()
+            return True
 
     def write(self, manifest: Manifest) -> None:
         """Put this manifest in the place of the other at once, then a copy beside it."""
         assert self._lease is not None, "only the run that holds the workspace may replace its manifest"
         text = replace(manifest, root=str(self.root)).to_toml()
         self._refuse_what_is_no_text(text)
-        self._put(self.manifest_path, text)
-        # Two files, so that an editor or a disk that spoils one leaves the other.
-        self._put(self.last_good_path, text)
+        try:
+            self._put(self.manifest_path, text)
+            self._prove_written(text)
+            # Two files, so that an editor or a disk that spoils one leaves the other.
+            self._put(self.last_good_path, text)
+        except WorkspaceError as error:
+            if not is_out_of_room(error) or not self.manifest_path.exists():
+                raise
+            # The last resort on a full disk: the copy beside it stays as it was.
+            self._disk.overwrite(self.manifest_path, text)
+
+    def _prove_written(self, text: str) -> None:
+        """Read back what was written, before its last good copy is given up for it."""
+        with explain_refusals(self.manifest_path):
+            if self.manifest_path.read_bytes() != text.encode():
+                raise WorkspaceError(
+                    f"`{self.manifest_path}` is not what was written to it",
+                    hint=f"check the disk; the record before this change is `{self.last_good_path}`",
+                )
 
     def _refuse_what_is_no_text(self, text: str) -> None:
         # A file system takes names of any bytes, and TOML only text: who reads it would find it damaged.
@@ -487,21 +518,41 @@ class Store:
                 raise WorkspaceError(
                     f"{directory} is not what torchenv built there: it is left alone", hint=hint
                 )
-            self._disk.make_directory(self._trash)
-            # Only what is marked is deleted: whatever else lies there is somebody's.
-            self._disk.write(self._mark_of(directory.name), f"{environment.identity or environment.name}\n")
-            self._disk.rename(directory, self._trash / directory.name)
+            try:
+                self._disk.make_directory(self._trash)
+                # Only what is marked is deleted: whatever else lies there is somebody's.
+                self._disk.write(
+                    self._mark_of(directory.name), f"{environment.identity or environment.name}\n"
+                )
+                self._disk.rename(directory, self._trash / directory.name)
+            except WorkspaceError as error:
+                if not is_out_of_room(error):
+                    raise
+                # The last resort on a full disk, which has no room for a mark.
+                self._disk.delete(directory)
 
     def empty_trash(self) -> None:
-        """Delete what was discarded; what another program holds open is left for the next time."""
+        """Have what was discarded deleted as soon as the workspace is no longer held.
+
+        What another program holds open is left for the next time.
+        """
         names = self._disk.list(self._trash)
+        doomed = []
         for name in names:
             if name.endswith(_MARK):
                 if name.removesuffix(_MARK) not in names:
                     self._disk.delete(self._trash / name)
             elif f"{name}{_MARK}" not in names:
                 self._say(f"`{self._trash / name}` was not put there by torchenv; left alone")
-            elif self._disk.delete(self._trash / name):
+            else:
+                doomed.append(name)
+        self._doomed = tuple(doomed)
+
+    def _delete_doomed(self) -> None:
+        names, self._doomed = self._doomed, ()
+        for name in names:
+            # Gigabytes take a while, for which nobody waits; a name is never used again.
+            if self._disk.delete(self._trash / name):
                 self._disk.delete(self._mark_of(name))
             else:
                 self._say(f"`{self._trash / name}` could not be deleted whole; the next run tries again")
@@ -534,6 +585,11 @@ class Store:
                 self._disk.delete(self.current)
             self._disk.rename(beside, self.current)
         except WorkspaceError as error:
+            if is_out_of_room(error):
+                # What it gives free is what the new one needs.
+                self._disk.delete(self.current)
+                if self._disk.link(self.current, Path(environment.path)):
+                    return
             # The manifest says what is in use. This is for editors and people.
             self._say(f"`current` could not be remade: {error}")
 
