@@ -33,11 +33,12 @@ def children_hold(handle: int) -> Iterator[None]:
         shared_handles.discard(handle)
 
 
-def end_orphans(lock: Path, proc: Path = Path("/proc")) -> None:
-    """Kill what holds a lock that another process had taken, which is no longer there.
+def end_orphans(lock: Path, proc: Path = Path("/proc")) -> int:
+    """Kill what holds a lock that another process had taken, which is no longer there; return how many.
 
     Only Linux tells who took a lock; elsewhere such a program is waited for.
     """
+    ended = 0
     for pid, handle in holders(lock, proc):
         with suppress(OSError):
             # lock:   1: FLOCK  ADVISORY  WRITE 30148 fe:00:2277377 0 EOF
@@ -45,6 +46,8 @@ def end_orphans(lock: Path, proc: Path = Path("/proc")) -> None:
             taker = re.search(r"^lock:.* FLOCK .* WRITE ([1-9]\d*) ", said, re.MULTILINE)
             if taker and not (proc / taker[1]).exists():
                 os.kill(pid, signal.SIGKILL)
+                ended += 1
+    return ended
 
 
 def holders(lock: Path, proc: Path = Path("/proc")) -> Iterator[tuple[int, str]]:

@@ -35,6 +35,9 @@ _MARK = ".mark"
 # Tenths of a second that a run waits before it says so.
 _TURNS_IN_SILENCE = 3
 
+# Tenths of a second in which what a killed run left running ends.
+_TURNS_FOR_ORPHANS = 50
+
 # Seconds that a run waits for another that holds the workspace.
 PATIENCE = 60.0
 
@@ -318,8 +321,13 @@ class Store:
                 return None
             raise
         try:
-            end_orphans(path.resolve())
+            turns = _TURNS_FOR_ORPHANS if end_orphans(path.resolve()) else 0
             locked = self._disk.try_to_lock(handle)
+            while locked is False and turns > 0:
+                # What was just killed takes a moment to end.
+                time.sleep(0.1)
+                turns -= 1
+                locked = self._disk.try_to_lock(handle)
             lease = self._make_lease(path.with_suffix(".lease"), "")
             if locked is not False and lease.is_gone(alone=locked is True):
                 return None
