@@ -228,3 +228,39 @@ def test_a_lock_in_another_folder_is_the_same_bytes(pair: Project, tmp_path: Pat
     shutil.copytree(pair.directory, other.directory, dirs_exist_ok=True)
     assert other.run("lock").code == 0
     assert other.locks() == pair.locks()
+
+
+def test_only_the_targets_that_are_named_are_locked(pair: Project) -> None:
+    before = pair.locks()
+    done = pair.run("lock", "ci", "--upgrade")
+    assert done.code == 0, done.said
+    assert versions(pair, "ci")["numpy"] == "2.9.0"
+    assert pair.locks()["pylock.ada.toml"] == before["pylock.ada.toml"]
+    assert "ada: kept as it was, pylock.ada.toml" in done.out.splitlines()
+    assert pair.run("lock", "--check").code == 0
+    assert pair.run("sync", "ada", "--dry-run").code == 0
+    done = pair.run("lock", "adda")
+    assert (done.code, done.said.splitlines()) == (
+        2,
+        ["error: target `adda` not found", "hint: did you mean `ada`?"],
+    )
+
+
+def test_a_target_that_was_not_locked_again_keeps_a_new_wish_drifted(pair: Project) -> None:
+    pair.change("torchenv.toml", '    "lightning",\n', '    "lightning",\n    "typing-extensions",\n')
+    assert pair.run("lock", "ci").code == 0
+    assert pair.run("lock", "--check").code == 1
+    assert pair.run("lock").code == 0
+    assert pair.run("lock", "--check").code == 0
+
+
+def test_what_one_index_lacks_stops_only_its_target(pair: Project) -> None:
+    before = pair.locks()
+    pair.index.remove("whl/cu132", "torch")
+    done = pair.run("lock", "--upgrade")
+    assert done.code == 4
+    assert "error: target ada: " in done.said
+    assert versions(pair, "ci")["numpy"] == "2.9.0"
+    assert pair.locks()["pylock.ada.toml"] == before["pylock.ada.toml"]
+    document = pair.run("lock", "--json").json
+    assert list(document["failed"]) == ["ada"]

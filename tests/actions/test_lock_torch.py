@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.support.project import PAIR, Project
+from tests.support.project import MINOR, PAIR, Project
 from tests.support.wheels import Wheel
 
 from torchenv.actions.carry import lock_with
@@ -16,6 +16,9 @@ from torchenv.installers import LockRequest
 from torchenv.lockfile.lock import Lock
 from torchenv.packages import CarriedPackages
 from torchenv.system.process import Command, Programs
+
+# The wheels of the Python that runs the tests.
+TAG = f"cp{MINOR.replace('.', '')}"
 
 
 @pytest.fixture
@@ -49,7 +52,7 @@ def other_torch(pair: Project) -> str:
     (wheel,) = (
         wheel
         for wheel in pair.index.wheels("whl/cu134")
-        if wheel.project == "torch" and "cp311-cp311-manylinux_2_28_x86_64" in wheel.file_name
+        if wheel.project == "torch" and f"{TAG}-{TAG}-manylinux_2_28_x86_64" in wheel.file_name
     )
     return f"{pair.index.root}/whl/cu134/{wheel.file_name.replace('+', '%2B')}"
 

@@ -11,7 +11,7 @@ from typing import Any
 from torchenv.actions.carry import lock_with
 from torchenv.actions.fetchable import expiring
 from torchenv.catalogue import Catalogue
-from torchenv.errors import InputError, NothingSuits, ToolFailed, TorchenvError
+from torchenv.errors import IndexFailed, InputError, NothingSuits, ToolFailed, TorchenvError
 from torchenv.installers import Installer, LockRequest, name_of
 from torchenv.lockfile.lock import Lock, write_local
 from torchenv.lockfile.lockset import FILE, Decided, LockedTarget, LockSet, lock_file
@@ -49,27 +49,36 @@ class LockOrder:
     same: bool = False
     upgrade: frozenset[str] = frozenset()
     upgrade_all: bool = False
+    only: frozenset[str] = frozenset()
+    previous: LockSet | None = None
     builds: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Locked:
-    """What was locked: the tie, and the lock of each target that there is one for."""
+    """What was locked: the tie, the locks that were made now, and the targets whose index `failed`."""
 
     set: LockSet
     locks: Mapping[str, Lock]
+    failed: Mapping[str, IndexFailed] = field(default_factory=dict)
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """The targets that have a lock in the end, made now or before."""
+        return frozenset(target.name for target in self.set.targets if target.lock)
 
     def notes(self) -> Iterator[str]:
         """Describe what will not last: development builds vanish from their indexes."""
         for target, lock in self.locks.items():
-            yield from (f"{target}: {each}" for each in expiring(lock))
+            yield from (f"{target}: {note}" for note in expiring(lock))
 
 
 def lock(order: LockOrder, installer: Installer, say: Say) -> Locked:
     """Decide for every target, then choose its packages, all side by side; nothing is written.
 
-    Raises `NothingSuits` where a target cannot be met, `ToolFailed` where an index serves another file under
-    a name that was locked before.
+    An index that lacks something stops only the targets that need it, unless it stops all. Raises
+    `NothingSuits` where a target cannot be met, `ToolFailed` where an index serves another file under a name
+    that was locked before.
     """
     if not order.profile.targets:
         raise InputError(
@@ -78,17 +87,38 @@ def lock(order: LockOrder, installer: Installer, say: Say) -> Locked:
         )
     _refuse_unknown(order)
     plans = decide_targets(order)
-    buildable = [target for target in order.profile.targets if plans[target.name].build is not None]
+    buildable = [target for target in _select(order) if plans[target.name].build is not None]
     say(f"locking {', '.join(target.name for target in buildable)}")
-    tasks = [partial(_lock_target, target, plans[target.name], order, installer) for target in buildable]
-    locks = dict(zip((target.name for target in buildable), side_by_side(tasks), strict=True))
+    tasks = [partial(_try_target, target, plans[target.name], order, installer) for target in buildable]
+    answers = dict(zip((target.name for target in buildable), side_by_side(tasks), strict=True))
+    locks = {name: answer for name, answer in answers.items() if isinstance(answer, Lock)}
+    failed = {name: answer for name, answer in answers.items() if isinstance(answer, IndexFailed)}
+    if failed and not locks:
+        raise next(iter(failed.values()))
     for name, made in locks.items():
         _refuse_replaced(name, made, order)
+    made_now = locks.keys() | {name for name, plan in plans.items() if plan.build is None}
+    before = {target.name: target for target in order.previous.targets} if order.previous else {}
     targets = tuple(
-        _target(target, plans[target.name], locks.get(target.name), order) for target in order.profile.targets
+        _target(target, plans[target.name], locks.get(target.name), order)
+        if target.name in made_now
+        else before[target.name]
+        for target in order.profile.targets
+        if target.name in made_now or target.name in before
     )
-    tie = LockSet(wanted=order.wanted, catalogue=order.own_catalogue, targets=targets)
-    return Locked(set=tie, locks=locks)
+    # While a target still stands as it was wanted before, that is what the tie holds.
+    stands = order.previous is not None and any(target.name not in made_now for target in targets)
+    wanted = order.previous.wanted if order.previous is not None and stands else order.wanted
+    tie = LockSet(wanted=wanted, catalogue=order.own_catalogue, targets=targets)
+    return Locked(set=tie, locks=locks, failed=failed)
+
+
+def _select(order: LockOrder) -> tuple[Target, ...]:
+    names = [target.name for target in order.profile.targets]
+    for name in sorted(order.only - set(names)):
+        hint = nearest(name, names) or f"use one of {', '.join(names)}"
+        raise InputError(f"target `{name}` not found", hint=hint)
+    return tuple(target for target in order.profile.targets if not order.only or target.name in order.only)
 
 
 def decide_targets(order: LockOrder) -> dict[str, Plan]:
@@ -147,6 +177,13 @@ def add_targets(text: str, targets: tuple[Target, ...]) -> str:
             table.add("torch", target.torch)
         listed.append(table)
     return tomlkit.dumps(document)
+
+
+def _try_target(target: Target, plan: Plan, order: LockOrder, installer: Installer) -> Lock | IndexFailed:
+    try:
+        return _lock_target(target, plan, order, installer)
+    except IndexFailed as error:
+        return error
 
 
 def _lock_target(target: Target, plan: Plan, order: LockOrder, installer: Installer) -> Lock:

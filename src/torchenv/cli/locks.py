@@ -40,6 +40,7 @@ NOTHING_SUITS = 3
 class LockFlags(NamedTuple):
     """What `lock` takes; an `upgrade` of True is of all packages."""
 
+    targets: list[str]
     check: bool
     upgrade: list[str | bool]
     mirror: str | None
@@ -49,6 +50,7 @@ class LockFlags(NamedTuple):
 
 def declare_lock(parser: Parser) -> None:
     """Declare what `lock` takes."""
+    parser.add_argument("targets", metavar="TARGET", nargs="*", help="Targets to lock (default: all)")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--check", action="store_true", help="Only report what has drifted (uses no network)")
     how.add_argument(
@@ -141,6 +143,7 @@ def _lock(project: Project, flags: LockFlags, session: Session) -> int:
     from torchenv.system.disk import Disk
 
     order = _order(project, flags.upgrade, session, builds=not flags.dry_run)
+    order = replace(order, only=frozenset(flags.targets))
     locked = make_locks(order, session.make_installer(), session.output.say)
     for note in locked.notes():
         session.output.note(note)
@@ -148,9 +151,17 @@ def _lock(project: Project, flags: LockFlags, session: Session) -> int:
         disk = Disk()
         if project.path is not None and project.text != read_text(project.path, "the profile"):
             disk.put(project.path, project.text)
-        removed = tuple(sorted(order.before.keys() - locked.locks.keys()))
+        removed = tuple(sorted(order.before.keys() - locked.kept))
         write(project.directory, locked, removed, disk)
-    return _show_locked(locked, dict(order.before), session, written=not flags.dry_run)
+    _show_locked(locked, dict(order.before), session, written=not flags.dry_run)
+    # The others are locked and written; what is left is one failure, as if it had been the only target.
+    for error in locked.failed.values():
+        if not session.output.is_json:
+            raise error
+        # Its document is printed: what failed stands in it.
+        session.output.say(f"error: {error.message}")
+        return error.exit_code
+    return 0
 
 
 def _rewrite_to_mirror(project: Project, mirror_root: str, session: Session, *, written: bool) -> int:
@@ -219,6 +230,7 @@ def _order(
         torch_index=session.mirrors.torch,
         package_index=session.mirrors.packages,
         before=_read_locks(project, found),
+        previous=found,
         same=found is not None and found.wanted == project.wish,
         upgrade=frozenset(canonicalize_name(name) for name in upgrade if isinstance(name, str)),
         upgrade_all=True in upgrade,

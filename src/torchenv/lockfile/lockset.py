@@ -218,6 +218,8 @@ def drift(
             yield f"{target.file} was changed since it was locked: {target.lock} then, {digest(held)} now"
     if not changed:
         decided = now()
+        locked = {target.name for target in found.targets}
+        yield from (f"target {name} is not locked yet" for name in decided if name not in locked)
         for target in found.targets:
             before, after = (target.torch, target.backend), decided.get(target.name, (None, None))
             if before != after:

@@ -24,20 +24,23 @@ def encode_locked(locked: Locked, before: Mapping[str, Lock], *, written: bool) 
         "written": written,
         "targets": [
             {
-                "name": each.name,
-                "platform": each.platform,
-                "python": each.python,
-                "torch": each.torch,
-                "backend": each.backend,
-                "file": each.file if each.lock else None,
-                "lock": each.lock,
-                "because": list(each.because),
-                "unsupported": each.unsupported,
-                "changes": list(changes(before.get(each.name), locked.locks.get(each.name))),
+                "name": target.name,
+                "platform": target.platform,
+                "python": target.python,
+                "torch": target.torch,
+                "backend": target.backend,
+                "file": target.file if target.lock else None,
+                "lock": target.lock,
+                "because": list(target.because),
+                "unsupported": target.unsupported,
+                "changes": list(changes(before.get(target.name), locked.locks[target.name]))
+                if target.name in locked.locks
+                else [],
             }
-            for each in locked.set.targets
+            for target in locked.set.targets
         ],
-        "removed": sorted(before.keys() - locked.locks.keys()),
+        "failed": {name: error.message for name, error in locked.failed.items()},
+        "removed": sorted(before.keys() - locked.kept),
     }
 
 
@@ -65,12 +68,15 @@ def _lines(locked: Locked, before: Mapping[str, Lock], *, written: bool) -> Iter
         if target.lock is None:
             yield f"{target.name}: unsupported: {target.unsupported}"
             continue
-        lock = locked.locks[target.name]
+        lock = locked.locks.get(target.name)
+        if lock is None:
+            yield f"{target.name}: kept as it was, {target.file}"
+            continue
         yield f"{target.name}: torch {target.torch}, {len(lock.packages)} packages, {target.file}"
         yield from (f"  {each}" for each in target.because)
         if target.name in before:
             changed = list(changes(before[target.name], lock))
             yield from (f"  {each}" for each in changed or ["nothing changed"])
-    yield from (f"{name}: its lock is removed" for name in sorted(before.keys() - locked.locks.keys()))
+    yield from (f"{name}: its lock is removed" for name in sorted(before.keys() - locked.kept))
     if not written:
         yield "nothing was written"
