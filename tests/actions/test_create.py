@@ -15,6 +15,7 @@ from tests.support.workshop import MINOR, NOW, Workshop, recorded, using
 from torchenv.environment.fingerprint import fingerprint
 from torchenv.environment.inspect import describe
 from torchenv.errors import ToolFailed
+from torchenv.installers.uv import Uv
 from torchenv.lockfile.lock import Lock
 from torchenv.profile.model import BackendChoice, Packages, Profile, Torch
 from torchenv.workspace.records import EnvironmentKind, Proof, State
@@ -289,3 +290,24 @@ def nothing_was_left(workshop: Workshop) -> bool:
     store = workshop.store
     left = [each for each in workshop.root.rglob("*") if each.is_file() and each.parent != workshop.root]
     return store.read().environments == () and left == [] and list(store.environments.iterdir()) == []
+
+
+def test_a_file_that_was_cut_after_it_was_fetched_is_refused_with_what_drops_it(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Uv.install
+
+    def cut(uv: Uv, environment: Path, lock: Path) -> None:
+        whole(uv, environment, lock)
+        (module,) = environment.rglob("torch/version.py")
+        module.unlink()
+        module.write_text("")
+
+    monkeypatch.setattr(Uv, "install", cut)
+    with pytest.raises(
+        ToolFailed, match=r"torch/version.py` of torch has 0 bytes, and its RECORD says"
+    ) as raised:
+        workshop.create(recorded("cpu-only-linux"))
+    assert raised.value.hint is not None
+    assert raised.value.hint.startswith("run `uv cache clean torch`")
+    assert nothing_was_left(workshop)

@@ -10,6 +10,7 @@ from tests.support.installed import Site
 
 from torchenv.environment.findings import EnvironmentFinding, find_wrong
 from torchenv.environment.inspect import describe, distributions
+from torchenv.environment.verify import find_cut_files
 
 
 @pytest.fixture
@@ -110,3 +111,14 @@ def test_a_directory_that_may_not_be_listed_is_empty(site: Site) -> None:
         assert distributions(site.installation) == ()
     finally:
         site.packages.chmod(0o755)
+
+
+def test_a_file_that_was_cut_is_found_by_the_size_in_its_record(site: Site) -> None:
+    site.add("numpy", "2.3.0", files={"numpy/core.so": b"whole", "numpy/gone.py": b"x", "numpy/ok.py": b"y"})
+    assert [finding.code for _, finding in find_cut_files(site.installation)] == []
+    (site.packages / "numpy/core.so").write_bytes(b"wh")
+    (site.packages / "numpy/gone.py").unlink()
+    assert [(name, str(finding)) for name, finding in find_cut_files(site.installation)] == [
+        ("numpy", f"{site.packages / 'numpy/core.so'}: has 2 bytes, and its RECORD says 5"),
+        ("numpy", f"{site.packages / 'numpy/gone.py'}: is missing"),
+    ]

@@ -15,7 +15,8 @@ from torchenv.actions.ports import Ports
 from torchenv.environment.fingerprint import Fingerprint, fingerprint
 from torchenv.environment.inspect import describe
 from torchenv.environment.unshare import isolate
-from torchenv.errors import TorchenvError
+from torchenv.environment.verify import find_cut_files
+from torchenv.errors import ToolFailed, TorchenvError
 from torchenv.lockfile.lock import Lock
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, Proof
@@ -45,10 +46,20 @@ def build(new: Environment, lock: Lock, python: Path, ports: Ports) -> Path:
     ports.installer.create(directory, python)
     ports.store.mark(new)
     ports.installer.install(directory, lock_path)
+    _refuse_cut_files(directory)
     ports.store.write_constraints(new, constraints(lock))
     ports.store.write_startup(new, describe(directory).site_packages[0])
     isolate(directory)
     return directory
+
+
+def _refuse_cut_files(directory: Path) -> None:
+    """Compare what was installed with what its packages list; raises `ToolFailed` for a file that was cut."""
+    for package, finding in find_cut_files(describe(directory)):
+        hint = (
+            f"run `uv cache clean {package}`, which drops it from the cache, and then the same command again"
+        )
+        raise ToolFailed(f"`{finding.path}` of {package} {finding.message}", hint=hint)
 
 
 def constraints(lock: Lock) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from torchenv.environment.findings import EnvironmentFinding, find_wrong
 from torchenv.environment.fingerprint import FileEntry, Fingerprint, content, files_of, link, relative, roots
-from torchenv.environment.inspect import Installation, read_recorded_digests
+from torchenv.environment.inspect import Installation, distributions, read_recorded_digests
 
 if TYPE_CHECKING:
     from torchenv.environment.base_python import BasePython
@@ -82,6 +82,25 @@ def verify_binaries(
     ]
     findings += [EnvironmentFinding("missing", path, "is missing") for path in recorded.keys() - found.keys()]
     return len(recorded), tuple(sorted(findings, key=lambda finding: finding.path))
+
+
+def find_cut_files(installation: Installation) -> Iterator[tuple[str, EnvironmentFinding]]:
+    """Yield each file whose size is not what RECORD says, or that is missing, with its package's name.
+
+    A file that was cut in an installer's cache is linked into the environment as it is there.
+    """
+    for package in distributions(installation):
+        for line in package.record():
+            if line.size is None or line.path.suffix == ".pyc":
+                continue
+            try:
+                size = line.path.lstat().st_size
+            except OSError:
+                yield package.name, EnvironmentFinding("missing", str(line.path), "is missing")
+                continue
+            if size != line.size and not line.path.is_symlink():
+                message = f"has {size} bytes, and its RECORD says {line.size}"
+                yield package.name, EnvironmentFinding("changed", str(line.path), message)
 
 
 def digest_of_base(path: Path) -> str | None:
