@@ -25,7 +25,18 @@ from torchenv.workspace.records import Environment, EnvironmentKind
 
 # What a workspace holds, of which a stopped first run leaves a part, and what is left in any directory.
 _OF_A_WORKSPACE = frozenset(
-    {"building", "current", "envs", "fingerprints", "lease", "lock", "locks", "plans", "reserve", "trash"}
+    {
+        *(
+            "building",
+            "catalogue.toml",
+            "checkpoints.json",
+            "current",
+            "envs",
+            "fingerprints",
+            "index-answers.json",
+        ),
+        *("kept", "lease", "lock", "locks", "logs", "plans", "trash", "upgrade.json", "written"),
+    }
 )
 _OF_NOBODY = frozenset({".DS_Store", ".gitignore"})
 
