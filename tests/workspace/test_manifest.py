@@ -12,6 +12,7 @@ from torchenv.environment.base_python import BasePython
 from torchenv.errors import InputError, WorkspaceError
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import (
+    Activation,
     ChoiceRecord,
     Environment,
     EnvironmentKind,
@@ -362,3 +363,19 @@ def test_a_record_that_contradicts_itself_is_refused(before: str, after: str, me
 def test_a_moved_environment_is_recorded_where_it_was_found() -> None:
     manifest = adopted(Manifest()).record_move(1, Path("/home/u/new/.venv"))
     assert manifest.number(1) == replace(adopted(Manifest()).number(1), path="/home/u/new/.venv")
+
+
+@pytest.mark.parametrize("name", ["A; touch x", "$(id)", "", "1A", "A B"])
+def test_what_a_shell_would_run_is_no_name_of_a_variable(name: str) -> None:
+    manifest, _ = Manifest().begin(
+        "2.15",
+        within=Path("/w/envs"),
+        python=BasePython("3.12.7", "/usr/bin/python3"),
+        at=datetime(2026, 11, 30, 8, 0, tzinfo=UTC),
+        activation=Activation(set={name: "1"}),
+    )
+    with pytest.raises(InputError, match="is not the name of a variable"):
+        Manifest.from_toml(manifest.to_toml(), "manifest.toml")
+    other = replace(manifest.number(1), activation=Activation(unset=(name,)))
+    with pytest.raises(InputError, match="is not the name of a variable"):
+        Manifest.from_toml(replace(manifest, environments=(other,)).to_toml(), "manifest.toml")

@@ -81,9 +81,15 @@ def _read_lock(before: Environment, ports: Ports) -> Lock:
         raise InputError(f"environment {before} is on disk", hint=f"use it: `torchenv use {before.number}`")
     path = ports.store.lock_path(before.number)
     try:
-        return Lock.parse(path.read_text(encoding="utf-8"), str(path))
+        lock = Lock.parse(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
         raise WorkspaceError(f"{path} is gone: environment {before} cannot be built again") from None
+    if before.lock is not None and lock.digest != before.lock:
+        raise WorkspaceError(
+            f"lock file `{path}` was changed: its digest is not the one that was recorded",
+            hint="put back the lock file as it was, or make a fresh environment with `torchenv create`",
+        )
+    return lock
 
 
 def _interpreter(before: Environment) -> Path:

@@ -21,7 +21,11 @@ def verify_environment(
     if kept.is_file():
         before = Fingerprint.parse(kept.read_text(encoding="utf-8", errors="surrogateescape"))
     installation = describe(directory_of(environment, store))
-    return verify(installation, base=environment.python, before=before, progress=progress)
+    found = verify(installation, base=environment.python, before=before, progress=progress)
+    if before is None and environment.fingerprint is not None:
+        message = "is gone, though the record has its digest"
+        return (EnvironmentFinding("fingerprint-gone", str(kept), message), *found)
+    return found
 
 
 def find_wrong_in(environment: Environment, store: Store) -> tuple[EnvironmentFinding, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
@@ -31,6 +32,9 @@ class State(Enum):
     FAILED = "failed"
     REMOVED = "removed"
 
+
+# What is written into a script that a shell evaluates.
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Keys that a later torchenv wrote and this one does not know: kept, so that a rewrite loses nothing.
 More = Mapping[str, Any]
@@ -83,6 +87,12 @@ class Activation:
     @classmethod
     def parse(cls, table: Table) -> Activation:
         variables = table.table("set")
+        for name in variables:
+            if not _VARIABLE.fullmatch(name):
+                raise variables.wrong(name, "is not the name of a variable")
+        for name in table.strings("unset"):
+            if not _VARIABLE.fullmatch(name):
+                raise table.wrong("unset", f"holds `{name}`, which is not the name of a variable")
         return cls(
             set={name: variables.get(name, str) for name in variables},
             unset=table.strings("unset"),
