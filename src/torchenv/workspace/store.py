@@ -35,7 +35,7 @@ _OF_A_WORKSPACE = frozenset(
             "fingerprints",
             "index-answers.json",
         ),
-        *("kept", "lease", "lock", "locks", "logs", "plans", "trash", "upgrade.json", "written"),
+        *("kept", "lease", "lock", "locks", "logs", "plans", "reserve", "trash", "upgrade.json", "written"),
     }
 )
 _OF_NOBODY = frozenset({".DS_Store", ".gitignore"})
