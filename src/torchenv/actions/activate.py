@@ -2,18 +2,105 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 
 from torchenv.actions.run import ProgramEntry
 
+# What a prompt shows as it is in every shell; other marks are not set.
+_MARK = re.compile(r"[A-Za-z0-9._+-]+")
 
-def script(entry: ProgramEntry, shell: str) -> str:
-    """Write the lines for one of `SHELLS`; they leave an environment that the shell is in first."""
-    return SHELLS[shell](entry)
+_NO_PIP = "this environment has no pip; see `torchenv show` for the command that adds a package"
 
 
-def _posix(entry: ProgramEntry) -> str:
+def script(entry: ProgramEntry, shell: str, mark: str = "") -> str:
+    """Write the lines for one of `SHELLS`; they leave an environment that the shell is in first.
+
+    `mark` is put before the prompt, unless VIRTUAL_ENV_DISABLE_PROMPT is set. Where the environment has no
+    pip, the shell gets one that says what to do, in place of another installation's.
+    """
+    mark = mark if _MARK.fullmatch(mark) else ""
+    return SHELLS[shell](entry, mark, has_pip=any(entry.scripts.glob("pip*")))
+
+
+def hook(shell: str) -> str:
+    """Write for one of `SHELLS` the function by which `torchenv activate` and `deactivate` act on it."""
+    return _HOOKS[shell].strip()
+
+
+_HOOKS = {
+    "bash": """
+torchenv() {
+    case " $* " in
+        *" -h "* | *" --help "*) command torchenv "$@"; return ;;
+    esac
+    case "${1-}" in
+        activate)
+            shift
+            _torchenv_lines="$(command torchenv activate --shell bash "$@")" || return
+            eval "$_torchenv_lines"
+            unset _torchenv_lines
+            ;;
+        deactivate)
+            if typeset -f deactivate >/dev/null 2>&1; then
+                deactivate
+            else
+                echo "error: no environment is activated in this shell" >&2
+                return 2
+            fi
+            ;;
+        *) command torchenv "$@" ;;
+    esac
+}
+""",
+    "fish": """
+function torchenv
+    switch "$argv[1]"
+        case activate
+            if contains -- --help $argv; or contains -- -h $argv
+                command torchenv $argv
+                return
+            end
+            set -l lines (command torchenv activate --shell fish $argv[2..-1] | string collect)
+            if test $pipestatus[1] -ne 0
+                return 1
+            end
+            printf '%s' $lines | source
+        case deactivate
+            if functions -q deactivate
+                deactivate
+            else
+                echo "error: no environment is activated in this shell" >&2
+                return 2
+            end
+        case '*'
+            command torchenv $argv
+    end
+end
+""",
+    "powershell": """
+function global:torchenv {
+    $program = (Get-Command -CommandType Application torchenv | Select-Object -First 1).Source
+    $first = if ($args.Count -gt 0) { $args[0] } else { '' }
+    $asks = $args -contains '--help' -or $args -contains '-h'
+    if ($first -eq 'activate' -and -not $asks) {
+        $rest = @($args | Select-Object -Skip 1)
+        $lines = & $program activate --shell powershell @rest | Out-String
+        if ($LASTEXITCODE -eq 0) { Invoke-Expression $lines }
+    } elseif ($first -eq 'deactivate' -and -not $asks) {
+        if (Test-Path function:deactivate) { deactivate }
+        else { [Console]::Error.WriteLine('error: no environment is activated in this shell') }
+    } else {
+        & $program @args
+    }
+}
+""",
+}
+_HOOKS["zsh"] = _HOOKS["bash"].replace("--shell bash", "--shell zsh")
+
+
+def _posix(entry: ProgramEntry, mark: str, *, has_pip: bool) -> str:
     changed = [*entry.set, *entry.unset]
     lines = [
         "if typeset -f deactivate >/dev/null 2>&1; then deactivate; fi",
@@ -22,9 +109,13 @@ def _posix(entry: ProgramEntry) -> str:
         f'export PATH={shlex.quote(str(entry.scripts))}:"$PATH"',
         *(f"export {name}={shlex.quote(value)}" for name, value in entry.set.items()),
         *(f"unset {name}" for name in entry.unset),
+        *(_mark_in_posix(mark) if mark else ()),
+        *(() if has_pip else (f"pip() {{ echo {shlex.quote(_NO_PIP)} >&2; return 2; }}",)),
         "deactivate() {",
         '    export PATH="$_TORCHENV_PATH"',
         *(f"    {line}" for name in changed for line in _restore_in_posix(name)),
+        '    if [ -n "${_TORCHENV_PS1+x}" ]; then PS1="$_TORCHENV_PS1"; unset _TORCHENV_PS1; fi',
+        *(() if has_pip else ("    unset -f pip",)),
         "    unset _TORCHENV_PATH",
         "    unset -f deactivate",
         "    hash -r 2>/dev/null",
@@ -32,6 +123,14 @@ def _posix(entry: ProgramEntry) -> str:
         "hash -r 2>/dev/null",
     ]
     return "\n".join(lines)
+
+
+def _mark_in_posix(mark: str) -> tuple[str, ...]:
+    return (
+        'if [ -z "${VIRTUAL_ENV_DISABLE_PROMPT-}" ] && [ -n "${PS1+x}" ]; then',
+        f'    _TORCHENV_PS1="$PS1"; PS1="({mark}) $PS1"',
+        "fi",
+    )
 
 
 def _restore_in_posix(name: str) -> tuple[str, str]:
@@ -42,7 +141,7 @@ def _restore_in_posix(name: str) -> tuple[str, str]:
     )
 
 
-def _fish(entry: ProgramEntry) -> str:
+def _fish(entry: ProgramEntry, mark: str, *, has_pip: bool) -> str:
     changed = [*entry.set, *entry.unset]
     lines = [
         "if functions -q deactivate; deactivate; end",
@@ -51,14 +150,30 @@ def _fish(entry: ProgramEntry) -> str:
         f"set -gx PATH {_quote_for_fish(str(entry.scripts))} $PATH",
         *(f"set -gx {name} {_quote_for_fish(value)}" for name, value in entry.set.items()),
         *(f"set -e {name}" for name in entry.unset),
+        *(_mark_in_fish(mark) if mark else ()),
+        *(() if has_pip else (f"function pip; echo {_quote_for_fish(_NO_PIP)} >&2; return 2; end",)),
         "function deactivate",
         "    set -gx PATH $_TORCHENV_PATH",
         *(f"    {line}" for name in changed for line in _restore_in_fish(name)),
+        "    if functions -q _torchenv_fish_prompt",
+        "        functions -e fish_prompt; functions -c _torchenv_fish_prompt fish_prompt",
+        "        functions -e _torchenv_fish_prompt",
+        "    end",
+        *(() if has_pip else ("    functions -e pip",)),
         "    set -e _TORCHENV_PATH",
         "    functions -e deactivate",
         "end",
     ]
     return "\n".join(lines)
+
+
+def _mark_in_fish(mark: str) -> tuple[str, ...]:
+    return (
+        "if not set -q VIRTUAL_ENV_DISABLE_PROMPT; and functions -q fish_prompt",
+        "    functions -c fish_prompt _torchenv_fish_prompt",
+        f"    function fish_prompt; printf '(%s) ' {mark}; _torchenv_fish_prompt; end",
+        "end",
+    )
 
 
 def _restore_in_fish(name: str) -> tuple[str, str]:
@@ -71,7 +186,7 @@ def _quote_for_fish(text: str) -> str:
     return f"'{escaped}'"
 
 
-def _powershell(entry: ProgramEntry) -> str:
+def _powershell(entry: ProgramEntry, mark: str, *, has_pip: bool) -> str:
     changed = [*entry.set, *entry.unset]
     names = ", ".join(map(_quote_for_powershell, ["PATH", *changed]))
     lines = [
@@ -83,15 +198,31 @@ def _powershell(entry: ProgramEntry) -> str:
         f"$env:PATH = {_quote_for_powershell(str(entry.scripts))} + [IO.Path]::PathSeparator + $env:PATH",
         *(f"$env:{name} = {_quote_for_powershell(value)}" for name, value in entry.set.items()),
         *(f"Remove-Item -ErrorAction SilentlyContinue env:{name}" for name in entry.unset),
+        *(_mark_in_powershell(mark) if mark else ()),
+        *(() if has_pip else (f"function global:pip {{ Write-Error {_quote_for_powershell(_NO_PIP)} }}",)),
         "function global:deactivate {",
         "    foreach ($entry in $global:_TORCHENV_OLD.GetEnumerator()) {",
         "        [Environment]::SetEnvironmentVariable($entry.Key, $entry.Value)",
         "    }",
         "    Remove-Variable -Scope Global _TORCHENV_OLD",
+        "    if (Test-Path function:_torchenv_prompt) {",
+        "        Copy-Item function:_torchenv_prompt function:global:prompt",
+        "        Remove-Item function:_torchenv_prompt",
+        "    }",
+        *(() if has_pip else ("    Remove-Item function:pip",)),
         "    Remove-Item function:deactivate",
         "}",
     ]
     return "\n".join(lines)
+
+
+def _mark_in_powershell(mark: str) -> tuple[str, ...]:
+    return (
+        "if (-not $env:VIRTUAL_ENV_DISABLE_PROMPT -and (Test-Path function:prompt)) {",
+        "    Copy-Item function:prompt function:global:_torchenv_prompt",
+        f"    function global:prompt {{ '({mark}) ' + (_torchenv_prompt) }}",
+        "}",
+    )
 
 
 def _quote_for_powershell(text: str) -> str:
@@ -99,7 +230,7 @@ def _quote_for_powershell(text: str) -> str:
     return f"'{escaped}'"
 
 
-SHELLS: Mapping[str, Callable[[ProgramEntry], str]] = {
+SHELLS: Mapping[str, Callable[..., str]] = {
     "bash": _posix,
     "zsh": _posix,
     "fish": _fish,

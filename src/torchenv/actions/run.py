@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +73,43 @@ def replace_torchrun(words: Sequence[str], change: ProgramEntry) -> tuple[str, .
     if words[0] != "torchrun" or any(change.scripts.glob("torchrun*")):
         return tuple(words)
     return ("python", "-m", "torch.distributed.run", *words[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideProgram:
+    """A program that would be taken from outside the environment; `is_python` says that a Python runs it."""
+
+    path: Path
+    is_python: bool
+
+
+def find_outside(
+    words: Sequence[str], change: ProgramEntry, environ: Mapping[str, str]
+) -> OutsideProgram | None:
+    """Return what a command would run that the environment lacks; None where it has it, or nothing has it.
+
+    A path is what the user named and is not looked for.
+    """
+    name = words[0]
+    if "/" in name or os.sep in name or shutil.which(name, path=str(change.scripts)):
+        return None
+    found = shutil.which(name, path=environ.get("PATH", os.defpath))
+    return OutsideProgram(Path(found), _is_python(Path(found))) if found else None
+
+
+# The first lines of a script: #!/opt/conda/bin/python, #!/usr/bin/env python3, and pip's for long paths.
+_PYTHON_SCRIPT = re.compile(rb"#!.*(python|pypy)|#!/bin/sh\n'''exec'")
+
+
+def _is_python(program: Path) -> bool:
+    """Whether a program is a Python, or a script of one: it would import from that one's packages."""
+    if re.match(r"(python|pypy)[0-9.]*(\.exe)?$", program.name):
+        return True
+    try:
+        with program.open("rb") as file:
+            return bool(_PYTHON_SCRIPT.match(file.read(256)))
+    except OSError:
+        return False
 
 
 def directory_of(environment: Environment, store: Store) -> Path:

@@ -34,6 +34,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "rollback": ("switching", "Switch back to the previous environment (works offline)"),
     "run": ("switching", "Run a command in an environment"),
     "activate": ("shells", "Print the commands that activate an environment in a shell"),
+    "hook": ("shells", "Print a shell function that makes `torchenv activate` act on the shell"),
+    "completion": ("shells", "Print the completion script of a shell"),
     "kernel": ("shells", "Install or remove an environment as a Jupyter kernel"),
     "doctor": ("proofs", "Find why an environment does not work, and what cures it"),
     "verify": ("proofs", "Check that an environment is as it was built"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from argparse import REMAINDER
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,6 +14,7 @@ from torchenv.cli.session import Session, now
 from torchenv.errors import InputError
 
 if TYPE_CHECKING:
+    from torchenv.actions.run import ProgramEntry
     from torchenv.actions.switch import Switched
     from torchenv.system.process import Command
     from torchenv.workspace.records import Environment
@@ -162,12 +164,13 @@ class RunFlags(NamedTuple):
     environment: str | None
     write_for: str | None
     force: bool
+    outside: bool
     command: list[str]
 
 
 def declare_run(parser: Parser) -> None:
     """Declare what `run` takes."""
-    parser.usage = "torchenv run [-e ENV] [--write-for VERSION] -- COMMAND [ARGUMENT ...]"
+    parser.usage = "torchenv run [-e ENV] [--write-for VERSION] [--outside] -- COMMAND [ARGUMENT ...]"
     parser.add_argument(
         "-e", "--environment", metavar="ENV", help="Environment to run in (default: the active environment)"
     )
@@ -175,6 +178,9 @@ def declare_run(parser: Parser) -> None:
         "--write-for", metavar="VERSION", help="Write distributed checkpoints that this torch reads: 2.14"
     )
     parser.add_argument("--force", action="store_true", help="Write so with any torch, even an untested one")
+    parser.add_argument(
+        "--outside", action="store_true", help="Allow a command that only another Python on PATH has"
+    )
     parser.add_argument("command", nargs=REMAINDER, metavar="COMMAND", help="Command to run, after `--`")
 
 
@@ -193,6 +199,8 @@ def run(flags: RunFlags, session: Session) -> int:
     command = Command(replace_torchrun(words, change))
     if command.argv[0] != words[0]:
         output.note(f"environment {environment} has no `{words[0]}`; running `{' '.join(command.argv[:3])}`")
+    else:
+        _refuse_outside(words, change, environment, session, is_allowed=flags.outside)
     if (other := find_other_torch(environ)) is not None:
         output.note(f"PYTHONPATH leads to another torch, which is imported first: {other}")
     variables = build_environ(change, environ)
@@ -201,6 +209,30 @@ def run(flags: RunFlags, session: Session) -> int:
     if target is None:
         become(command, variables)
     return _run_writing_for(target, environment, command, variables, session, force=flags.force)
+
+
+def _refuse_outside(
+    words: list[str],
+    change: ProgramEntry,
+    environment: Environment,
+    session: Session,
+    *,
+    is_allowed: bool,
+) -> None:
+    """Name a command that the environment lacks; raises `NothingSuits` where another Python would run it."""
+    from torchenv.actions.run import find_outside
+    from torchenv.errors import NothingSuits
+
+    found = find_outside(words, change, session.settings.environ)
+    if found is None:
+        return
+    if found.is_python and not is_allowed:
+        again = shlex.join([*session.settings.command, "run", "--outside", "--", *words])
+        raise NothingSuits(
+            f"environment {environment} has no `{words[0]}`, and {found.path} runs another Python",
+            hint=f"install it in the environment, or run it all the same with `{again}`",
+        )
+    session.output.note(f"environment {environment} has no `{words[0]}`; running {found.path}")
 
 
 def _run_writing_for(

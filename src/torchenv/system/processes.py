@@ -38,6 +38,22 @@ def running(system: str, run: Callable[[], Runner]) -> Running:
     return lambda directories: ask_system(run(), directories, system=system)
 
 
+def name_parent(system: str, run: Callable[[], Runner]) -> str | None:
+    """Return the program that started this one, as the system names it; None where it does not say."""
+    parent = os.getppid()
+    if system == "linux":
+        try:
+            return Path(f"/proc/{parent}/comm").read_text("utf-8", "replace").strip()
+        except OSError:
+            return None
+    if system == "win32":
+        return None
+    from torchenv.system.process import Command
+
+    done = run()(Command(("ps", "-o", "comm=", "-p", str(parent))))
+    return done.out.strip() or None
+
+
 def in_proc(directories: Sequence[Path], proc: Path = Path("/proc")) -> tuple[Process, ...]:
     """Find them in Linux's own list; other users' processes cannot be looked into."""
     return _others(_in_proc(proc, tuple(f"{each}/" for each in directories)))
