@@ -16,6 +16,7 @@ from torchenv.system.addresses import Login, TorchIndex, join_login, mask_logins
         ("https://token@mirror.example/", "https://mirror.example/"),
         ("https://mirror.example/a@b/whl", "https://mirror.example/a@b/whl"),
         ("https://mirror.example/whl?token=abc&x=1", "https://mirror.example/whl?token=****&x=1"),
+        ("git+ssh://git@host.example/r.git", "git+ssh://git@host.example/r.git"),
         ("git+https://user:secret@host.example/r.git@v1", "git+https://host.example/r.git@v1"),
     ],
 )

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from torchenv.actions.causes.texts import find_known_texts
 from torchenv.actions.run import entry
 from torchenv.errors import ToolFailed
 from torchenv.system.process import Command, Completed, End
@@ -51,7 +52,12 @@ def failure(completed: Completed, timeout: float) -> str | None:
     """Describe in one line how a command failed; None where it did not."""
     if completed.end is End.OUT_OF_TIME:
         return f"it was stopped after {timeout:g} s"
-    return None if completed.code == 0 else f"{completed.reason()} (code {completed.code})"
+    if completed.code == 0:
+        return None
+    known = next(find_known_texts(f"{completed.out}\n{completed.err}", ""), None)
+    # Of the causes that are known by their text this one is no fault of the environment.
+    advice = f": {known.message}; see `{known.cure}`" if known and known.code == "checkpoint-too-new" else ""
+    return f"{completed.reason()} (code {completed.code}){advice}"
 
 
 def transcript(completed: Completed) -> str:

@@ -40,7 +40,7 @@ def _check_cache(cache: UvCache, files: list[LockedFile], usual: int, ports: Por
     # With torch in the cache, the rest is what its index tells of.
     unknown = usual if any(file.name.startswith("torch-") for file in missing) else 0
     needed = _UNPACKED * max(sum(file.size or 0 for file in missing), unknown)
-    if not missing or _device(cache.path) == _device(directory):
+    if not missing or find_device(cache.path) == find_device(directory):
         return
     free = ports.store.free_space(cache.path)
     if needed > free:
@@ -59,7 +59,7 @@ def _refuse_noexec(directory: Path) -> None:
         )
 
 
-def _device(path: Path) -> int | None:
+def find_device(path: Path) -> int | None:
     there = next(_existing(path), None)
     return there.stat().st_dev if there is not None else None
 

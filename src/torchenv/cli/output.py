@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
 from torchenv.errors import TorchenvError
+from torchenv.system.addresses import mask_logins
 
 _NOTHING: Mapping[str, str] = {}
 
@@ -186,5 +187,6 @@ _ACTS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(1
 
 
 def _make_harmless(text: str, stream: TextIO) -> str:
-    """Write what acts on a terminal as its number; a program gets every name as it is."""
+    """Leave out the login of every address; write for a terminal what acts on it as its number."""
+    text = mask_logins(text)
     return text.translate(_ACTS) if stream.isatty() else text

@@ -26,6 +26,7 @@ from torchenv.installers import LockRequest, interpreter_in, name_of
 from torchenv.installers.cache import UvCache
 from torchenv.installers.trouble import conflict, explain_failure
 from torchenv.lockfile.lock import Lock, write_lock
+from torchenv.system.addresses import refuse_login
 from torchenv.system.documents import Table
 from torchenv.system.process import Command, Completed, Runner
 
@@ -63,6 +64,8 @@ class Uv:
         self._say = say
 
     def lock(self, request: LockRequest) -> Lock:
+        for text in (*request.requirements, *request.packages, *request.constraints):
+            refuse_login(text, "a requirement")
         self._leave_unusable_cache()
         with tempfile.TemporaryDirectory(prefix="torchenv-") as folder:
             raw, bound = self._resolve(self._without_references(request), Path(folder))

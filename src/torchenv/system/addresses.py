@@ -10,7 +10,8 @@ from typing import NamedTuple
 from torchenv.errors import InputError
 
 # https://user:secret@mirror.example/whl; a password may hold an `@`, so the last one before the path counts.
-_LOGIN = re.compile(r"(?<=://)[^/?#\s'\"<>]*@")
+# In ssh://git@host.example the name is no secret.
+_LOGIN = re.compile(r"(?<!ssh://)(?<=://)[^/?#\s'\"<>]*@")
 
 # A token that someone put into an address in another way.
 _SECRET = re.compile(r"(?i)([?&](?:[\w-]*token|[\w-]*key|password|secret|auth)=)[^&#\s'\"]+")

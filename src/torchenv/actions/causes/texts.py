@@ -121,6 +121,14 @@ KNOWN = (
         "{} of the NVIDIA driver is not here",
         "torchenv probe",
     ),
+    # CheckpointException … ValueError: too many values to unpack (expected 5)
+    # AssertionError: metadata is None; global metadata read failed: too many values to unpack (expected 5)
+    KnownText(
+        "checkpoint-too-new",
+        r"(?s)(?:global metadata read failed: |CheckpointException.*?ValueError: )too many values to unpack",
+        "a distributed checkpoint was saved by torch 2.15 or newer, and this torch cannot read it",
+        "torchenv checkpoints scan",
+    ),
     KnownText(
         "no-space",
         r"\[Errno 28\] (No space left on device)",
