@@ -99,7 +99,10 @@ def terminal(tmp_path: Path) -> Terminal:
             "--profile finetune plan",
             "`--profile` must come after the command\nhint: write `torchenv plan --profile finetune`",
         ),
-        ("create --devices one", "--devices `one` is not a list of numbers\nhint: write --devices 0,1"),
+        (
+            "create --devices one",
+            "--devices `one` is not a list of numbers\nhint: write --devices 0,1, or none",
+        ),
         (
             "create --devices 3",
             "--devices 3 names no device of this host\nhint: name some of 0 (NVIDIA GeForce RTX 4090)",

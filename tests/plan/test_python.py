@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from packaging.version import Version
-from tests.plan.hosts import CATALOGUE, codes, linux, planned, recorded
+from tests.plan.hosts import CATALOGUE, codes, linux, planned, recorded, warned
 
 from torchenv.host.model import Host, Interpreter, SeenEnvironment
-from torchenv.plan import Question, Wish, resolve
+from torchenv.plan import Outcome, Question, Wish, resolve
 
 
 def python_of(host: Host | str, **wish: object) -> tuple[str, str | None]:
@@ -99,6 +100,72 @@ def test_every_asked_package_needs_a_wheel_for_the_interpreter() -> None:
         "3.15t": "torchvision has no wheel for Python 3.15t",
     }
 
-    alone = resolve(Question(host=host, wish=Wish(version="2.15"), catalogue=catalogue))
+    alone = resolve(Question(host=host, wish=Wish(version="2.15", python="3.15"), catalogue=catalogue))
     assert alone.build is not None
     assert (alone.build.python.minor, alone.build.index) == ("3.15", "https://download.pytorch.org/whl/cu132")
+
+
+def test_a_preferred_interpreter_that_is_here_comes_before_a_newer_one() -> None:
+    assert python_of(linux("3.15.0", "3.14.2", "3.12.7")) == ("3.12", "/usr/bin/python3.12.7")
+
+
+def test_what_is_fetched_is_the_first_preferred_and_never_the_newest() -> None:
+    assert python_of(linux("3.10.14")) == ("3.13", None)
+
+
+def test_the_minor_of_the_active_environment_is_fetched_where_it_is_not_here() -> None:
+    conda = SeenEnvironment(path="/conda/envs/old", python=Version("3.11.9"), active=True)
+    host = replace(linux("3.12.7"), environments=(conda,))
+    assert python_of(host) == ("3.11", None)
+    assert python_of(host, offline=True) == ("3.12", "/usr/bin/python3.12.7")
+
+
+@pytest.mark.parametrize(
+    ("here", "wish", "chosen"),
+    [
+        (("3.13.8", "3.12.7"), {}, "/usr/bin/python3.12.7"),
+        (("3.13.8", "3.13.5"), {}, "/usr/bin/python3.13.5"),
+        (("3.13.8",), {}, None),
+        (("3.13.8",), {"offline": True}, "/usr/bin/python3.13.8"),
+        (("3.14.1",), {}, "/usr/bin/python3.14.1"),
+        (("3.14.1",), {"packages": ("torchvision",)}, None),
+        (("3.15.0",), {"version": "2.14"}, None),
+    ],
+)
+def test_an_interpreter_that_the_catalogue_warns_of_is_taken_last(
+    here: tuple[str, ...], wish: dict[str, Any], chosen: str | None
+) -> None:
+    assert python_of(linux(*here), **wish)[1] == chosen
+
+
+def test_one_that_is_warned_of_is_named_with_the_warning() -> None:
+    plan = planned(linux("3.13.8"), python="3.13.8")
+    assert (
+        warned(plan)["python-avoided"] == "Python 3.13.8 has a fault in its imports (/usr/bin/python3.13.8)"
+    )
+
+
+def test_one_that_a_package_does_not_install_on_is_refused_even_by_name() -> None:
+    plan = planned(linux("3.14.1"), python="3.14.1", packages=("torchvision",), fallback=False)
+    assert plan.outcome is Outcome.BLOCKED
+    assert plan.why == ("torch 2.15.0 (cpu): torchvision does not install on Python 3.14.1",)
+
+
+def test_why_the_others_were_not_chosen_is_said_of_each() -> None:
+    plan = planned(linux("3.13.8", "3.12.7", "3.11.9"))
+    assert {passed.version: passed.why for passed in plan.pythons} == {
+        "3.13": "Python 3.13.8 has a fault in its imports",
+        "3.11": "Python 3.12 is preferred for torch 2.15",
+    }
+
+
+def test_a_mac_with_pythons_of_intel_alone_is_told_so() -> None:
+    mac = recorded("m2-macos-15")
+    intel = tuple(replace(python, machine="x86_64") for python in mac.pythons)
+    plan = planned(replace(mac, pythons=intel), offline=True)
+    assert plan.outcome is Outcome.BLOCKED
+    assert plan.why == (
+        "torch 2.15.0 (cpu): needs a Python for arm64, and those of this host are for x86_64",
+    )
+    assert plan.hint is not None
+    assert "install one of Python 3.11, 3.12, 3.13, 3.14, 3.15 for arm64" in plan.hint

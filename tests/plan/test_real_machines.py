@@ -30,7 +30,7 @@ AS_REQUESTED = {
     "uhd-630": "2.15.0-cpu-py3.12",
     "raphael-igpu-alone": "2.15.0-cpu-py3.12",
     "m2-macos-15": "2.15.0-cpu-py3.12",
-    "python-310-only": "2.15.0-cu132-py3.15",
+    "python-310-only": "2.15.0-cu132-py3.13",
 }
 
 FALLBACK = {

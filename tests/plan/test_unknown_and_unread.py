@@ -1,6 +1,7 @@
 """What is not known of a machine, what settles it, and what was seen and cannot be read."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from packaging.version import Version
@@ -12,6 +13,7 @@ from torchenv.host.model import (
     Amd,
     AmdDevice,
     Capability,
+    Host,
     Intel,
     IntelDevice,
     Nvidia,
@@ -21,7 +23,7 @@ from torchenv.host.model import (
     Status,
     WrittenVersion,
 )
-from torchenv.plan import Outcome, Question, Wish, resolve
+from torchenv.plan import Outcome, Plan, Question, Wish, resolve
 
 UNKNOWN_CARD = ("NVIDIA Graphics Device", None)
 V100 = ("Tesla V100-PCIE-32GB", None)
@@ -187,3 +189,91 @@ def test_the_active_environment_of_the_manifest_comes_before_that_of_the_shell()
     assert choice(plan) == "2.15.0-cpu-py3.11"
     assert plan.advice.verdict == "upgrade-at-checkpoint-boundary"
     assert resolve(replace(ask, active=None)).advice.verdict == "upgrade"
+
+
+def test_the_python_of_an_environment_that_is_copied_comes_before_that_of_the_active_one() -> None:
+    active = SeenEnvironment(path="/p/.venv", python=Version("3.12.4"), torch=Version("2.14.1"))
+    host = linux("3.13.1", "3.12.7", "3.11.9")
+    ask = Question(
+        host=host, wish=Wish(version="2.15"), catalogue=resources.catalogue(), active=active, like="3.11"
+    )
+    plan = resolve(ask)
+    assert choice(plan) == "2.15.0-cpu-py3.11"
+    assert {passed.why for passed in plan.pythons} == {"Python 3.11 matches --like"}
+
+
+@pytest.mark.parametrize("gfx", ["gfx900", "gfx906"])
+def test_a_build_whose_kernels_are_in_doubt_is_taken_with_a_warning(gfx: str) -> None:
+    plan = planned(linux(amd=amd(AmdDevice(index=0, name="AMD Instinct", gfx=gfx))))
+    assert choice(plan) == "2.14.1-rocm7.2-py3.12"
+    assert f"lists no kernels for {gfx}" in warned(plan)["kernels-doubtful"]
+    assert "kernels-doubtful" not in warned(planned("rx-7900-xtx", "2.14"))
+
+
+@pytest.mark.parametrize(("compiles", "named"), [(True, True), (False, False)])
+def test_windows_is_told_of_its_triton_where_torch_compile_is_wanted(*, compiles: bool, named: bool) -> None:
+    windows = replace(recorded("h100-windows-566"), nvidia=nvidia("580.95", ("NVIDIA L4", "8.9")))
+    plan = planned(windows, compiles=compiles)
+    assert choice(plan) is not None
+    assert ("triton-windows" in warned(plan).get("triton-missing", "")) is named
+
+
+@pytest.mark.parametrize(
+    ("name", "environment"),
+    [
+        ("NVIDIA H100L-2-24C", "2.15.0-cu132-py3.12"),
+        ("GRID A100D-80C", "2.15.0-cu132-py3.12"),
+        ("GRID V100DX-32C", "2.14.1-cu126-py3.12"),
+        ("NVIDIA RTX6000-Ada-48C", "2.15.0-cu132-py3.12"),
+        ("GRID P40-24Q", "2.14.1-cu126-py3.12"),
+    ],
+)
+def test_a_virtual_gpu_is_known_by_its_name(name: str, environment: str) -> None:
+    assert choice(planned(linux(nvidia=nvidia("580.95.05", (name, None))))) == environment
+
+
+NEXT = """
+schema = 1
+compiled = "2027-01-04"
+[[avoid-python]]
+name = "3.14.9"
+python = "==3.14.9"
+why = "Python 3.14.9 is made up"
+source = "made up"
+[[release]]
+version = "2.16.0"
+date = "2026-12-22"
+requires-python = ">=3.11"
+pythons = ["3.12", "3.13", "3.14"]
+preferred-pythons = { default = ["3.14", "3.13"], windows-x86_64 = ["3.13"] }
+glibc = "2.28"
+macos = { installs = "14.0", mps = "15.0" }
+default = { nvidia = "cu136" }
+package-index = { linux-x86_64 = "cu136" }
+[[release.backend]]
+tag = "cu136"
+kind = "cuda"
+cuda = "13.6"
+driver-floor = "cuda13"
+codes = { x86_64 = ["8.0", "9.0", "12.0"] }
+local = "cu136"
+platforms = ["linux-x86_64", "windows-x86_64"]
+certainty = "inferred"
+source = "made up"
+"""
+
+
+def test_a_release_that_is_not_packaged_is_planned_by_data_alone(tmp_path: Path) -> None:
+    own = tmp_path / "catalogue.toml"
+    own.write_text(NEXT, encoding="utf-8")
+    catalogue = resources.catalogue(own)
+
+    def plan(host: Host) -> Plan:
+        return resolve(Question(host=host, wish=Wish(version="latest"), catalogue=catalogue))
+
+    card = nvidia("580.95.05", ("NVIDIA L4", "8.9"))
+    assert choice(plan(linux("3.12.7", "3.13.1", nvidia=card))) == "2.16.0-cu136-py3.13"
+    assert choice(plan(linux("3.13.1", "3.14.9", nvidia=card))) == "2.16.0-cu136-py3.13"
+    older = plan(linux(nvidia=nvidia("580.95.05", ("Tesla T4", "7.5"))))
+    assert choice(older) == "2.15.0-cu132-py3.12"
+    assert older.rejected[0].message.endswith("its code starts at 8.0")

@@ -20,7 +20,7 @@ from torchenv.catalogue.builds import (
     Rocm,
     Xpu,
 )
-from torchenv.catalogue.releases import Catalogue, Companion, MacFloor, Release
+from torchenv.catalogue.releases import AvoidedPython, Catalogue, Companion, MacFloor, Release
 from torchenv.errors import InputError
 from torchenv.host.model import Capability, WrittenVersion
 from torchenv.system.documents import Table, nearest
@@ -58,15 +58,29 @@ def parse(table: Table) -> Catalogue:
         amd_names={name: gfx for gfx in names.table("amd") for name in names.table("amd").strings(gfx)},
         from_source=_texts(table.table("from-source")),
         brings=table.table("brings").strings("names"),
+        avoided=tuple(_parse_avoided(part) for part in table.tables("avoid-python")),
+        doubts={tag: _texts(table.table("doubt").table(tag)) for tag in table.table("doubt")},
+        triton={system: _triton(table.table("triton").table(system)) for system in table.table("triton")},
     )
 
 
 _KEYS = frozenset(
     {"schema", "compiled", "index", "driver-floor", "driver-paired", "generation", "capabilities"}
     | {"kernel-rule", "no-wheels", "from-source", "brings", "names", "release"}
+    | {"avoid-python", "doubt", "triton"}
 )
 _RELEASE_KEYS = frozenset(
-    {"version", "date", "requires-python", "pythons", "glibc", "macos", "default", "package-index"}
+    {
+        "version",
+        "date",
+        "requires-python",
+        "pythons",
+        "preferred-pythons",
+        "glibc",
+        "macos",
+        "default",
+        "package-index",
+    }
     | {"download-mib", "longest-path", "breaks", "note", "cudnn", "nccl", "companion", "backend"}
 )
 _BACKEND_KEYS = frozenset(
@@ -92,6 +106,7 @@ def _release(table: Table, parts: _Parts) -> Release:
         date=table.get("date", str),
         requires_python=SpecifierSet(table.get("requires-python", str)),
         pythons=table.strings("pythons"),
+        preferred_pythons=_parse_preferred(table.table("preferred-pythons")),
         glibc=_version(table, "glibc"),
         macos=MacFloor(installs=_version(macos, "installs"), mps=_version(macos, "mps")),
         defaults=_texts(table.table("default")),
@@ -150,6 +165,35 @@ def _needs(table: Table, parts: _Parts) -> Needs:
             return Xpu()
         case _:
             return Cpu()
+
+
+def _parse_preferred(table: Table) -> Mapping[str, tuple[str, ...]]:
+    return {platform: table.strings(platform) for platform in table}
+
+
+def _parse_avoided(table: Table) -> AvoidedPython:
+    table.only({"name", "python", "torch", "package", "package-version", "install", "why", "source"})
+    return AvoidedPython(
+        python=_range(table, "python"),
+        torch=_range(table, "torch") if "torch" in table else SpecifierSet(),
+        package=table.maybe("package", str),
+        package_version=_range(table, "package-version") if "package-version" in table else SpecifierSet(),
+        installs=table.maybe("install", bool, default=True),
+        why=table.get("why", str),
+    )
+
+
+def _range(table: Table, key: str) -> SpecifierSet:
+    text = table.get(key, str)
+    try:
+        return SpecifierSet(text, prereleases=True)
+    except ValueError:
+        raise table.wrong(key, f"{text!r} is not a range of versions") from None
+
+
+def _triton(table: Table) -> str:
+    table.only({"package", "source"})
+    return table.get("package", str)
 
 
 def _companion(table: Table) -> Companion:

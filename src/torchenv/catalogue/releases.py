@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -45,6 +45,29 @@ class Companion:
         return None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AvoidedPython:
+    """Interpreters that a release, or a package beside it, works badly with, or not at all."""
+
+    python: SpecifierSet
+    torch: SpecifierSet
+    package: str | None
+    package_version: SpecifierSet
+    installs: bool
+    why: str
+
+    def applies(self, python: Version, release: Release, packages: Collection[str]) -> bool:
+        """Return whether it speaks of this interpreter beside this release and the packages asked for."""
+        if python not in self.python or release.version not in self.torch:
+            return False
+        if self.package is None:
+            return True
+        companion = release.companions.get(self.package)
+        return (
+            self.package in packages and companion is not None and companion.version in self.package_version
+        )
+
+
 class MacFloor(NamedTuple):
     """The macOS that a release's wheel installs on, and the one that its MPS needs."""
 
@@ -60,6 +83,7 @@ class Release:
     date: str
     requires_python: SpecifierSet
     pythons: tuple[str, ...]
+    preferred_pythons: Mapping[str, tuple[str, ...]]
     glibc: Version
     macos: MacFloor
     defaults: Mapping[str, str]
@@ -78,6 +102,10 @@ class Release:
     def backend(self, tag: str) -> Backend | None:
         """Find a build line by its tag."""
         return next((each for each in self.backends if each.tag == tag), None)
+
+    def list_preferred_pythons(self, platform: str) -> tuple[str, ...]:
+        """Return the Pythons for which torch and all that goes with it works, the best first."""
+        return self.preferred_pythons.get(platform, self.preferred_pythons.get("default", ()))
 
     def pythons_of(self, backend: Backend, platform: str) -> tuple[str, ...]:
         """Return the Pythons that a build line has wheels for, free-threaded ones as `3.14t`.
@@ -103,6 +131,16 @@ class Catalogue:
     amd_names: Mapping[str, str] = field(repr=False)
     from_source: Mapping[str, str] = field(default_factory=dict)
     brings: tuple[str, ...] = ()
+    avoided: tuple[AvoidedPython, ...] = ()
+    doubts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    triton: Mapping[str, str] = field(default_factory=dict)
+
+    def find_avoided(
+        self, python: Version, release: Release, packages: Collection[str]
+    ) -> AvoidedPython | None:
+        """Return what speaks against an interpreter, what does not install before what works badly."""
+        found = [known for known in self.avoided if known.applies(python, release, packages)]
+        return min(found, key=lambda known: known.installs, default=None)
 
     @cached_property
     def tags(self) -> frozenset[str]:

@@ -30,6 +30,7 @@ _IDENTITY = {
     "companion": "name",
     "generation": "name",
     "kernel-rule": "below",
+    "avoid-python": "name",
     "trainer": "call",
     "unbundled": "library",
 }

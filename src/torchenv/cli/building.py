@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from torchenv.cli.gather import (
     add_warnings,
     collect_packages,
+    find_active,
+    find_minor,
     find_model,
     gather_known,
     probe_host,
@@ -199,6 +201,7 @@ def plan(flags: PlanFlags, session: Session) -> int:
         wish=asked,
         catalogue=session.catalogue,
         known=gather_known(session, _count_findings(flags.audit, session)),
+        active=find_active(session),
     )
     found = resolve(question)
     if not (asked.offline or choice.hosts) and found.outcome is not Outcome.BLOCKED:
@@ -290,6 +293,8 @@ def create(flags: CreateFlags, session: Session) -> int:
         wish=_add_companions(make_wish(choice, session), carried, host),
         catalogue=session.catalogue,
         known=gather_known(session),
+        active=find_active(session),
+        like=find_minor(model),
     )
     found = _decide(question, session, flags)
     if found.build is not None and choice.hosts and not flags.dry_run:

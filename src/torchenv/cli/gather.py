@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from torchenv.actions.rescan import Rescan
     from torchenv.audit import AuditReport
     from torchenv.environment.inspect import Installation
-    from torchenv.host.model import Host
+    from torchenv.host.model import Host, SeenEnvironment
     from torchenv.packages import CarriedPackages
     from torchenv.plan import Known, Lifeboat, Plan, Question
     from torchenv.workspace.records import Environment
@@ -153,6 +154,29 @@ def gather_known(session: Session, findings: Mapping[str, int] | None = None) ->
         oldest_lifeboat=checkpoints.lifeboat_max_age,
         findings=findings or {},
     )
+
+
+def find_active(session: Session) -> SeenEnvironment | None:
+    """Return the manifest's active environment as the plan weighs it; None where there is none."""
+    from packaging.version import Version
+
+    from torchenv.host.model import SeenEnvironment
+
+    active = session.store.read().active
+    if active is None:
+        return None
+    return SeenEnvironment(
+        path=active.path,
+        python=Version(active.python.version),
+        torch=None if active.torch is None else Version(active.torch),
+        active=True,
+    )
+
+
+def find_minor(model: Installation | None) -> str | None:
+    """Return the minor version of the Python of an environment that is copied, such as `3.12`."""
+    found = re.match(r"\d+\.\d+", (model and model.python) or "")
+    return found[0] if found else None
 
 
 def _find_lifeboat(session: Session) -> Lifeboat | None:

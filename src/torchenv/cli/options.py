@@ -50,7 +50,9 @@ def add_choice(parser: ArgumentParser, *, hosts: bool = False) -> None:
     )
     group.add_argument("--python", metavar="V|PATH", help="Interpreter: 3.12, 3.14t or a path")
     group.add_argument("--capability", metavar="8.9", help="Compute capability, where it cannot be read")
-    group.add_argument("--devices", metavar="0,1", help="Consider only these devices")
+    group.add_argument(
+        "--devices", metavar="0,1|none", help="Consider only these devices; none for another machine"
+    )
     group.add_argument("--prefer", choices=PREFERENCES, help="Prefer the default or the newest backend")
     group.add_argument("--no-fallback", action="store_true", help="Fail rather than choose an older release")
     group.add_argument("--accept-cpu", action="store_true", help="Go on even if an accelerator stays unused")
@@ -90,7 +92,7 @@ def write_choice(choice: Choice, session: Session) -> list[str]:
         *(("--backend", tag) for tag in choice.backends),
         ("--python", choice.python),
         ("--capability", choice.capability and str(choice.capability)),
-        ("--devices", choice.devices and ",".join(map(str, choice.devices))),
+        ("--devices", None if choice.devices is None else ",".join(map(str, choice.devices)) or "none"),
         ("--prefer", choice.prefer),
         ("--profile", settings.profile),
         ("--catalogue", settings.named_catalogue and str(settings.named_catalogue)),
@@ -128,6 +130,7 @@ def make_wish(choice: Choice, session: Session) -> Wish:
         accept_override=choice.accept_override,
         offline=session.settings.is_offline,
         distributed=profile.checkpoints.distributed,
+        compiles=profile.wants_compile,
         torch_index=session.mirrors.torch,
     )
 
@@ -235,9 +238,11 @@ def _split_build(version: str | None, backends: tuple[str, ...]) -> tuple[str | 
 
 
 def _parse_devices(text: str) -> tuple[int, ...]:
+    if text == "none":
+        return ()
     parts = [part.strip() for part in text.split(",")]
     if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
-        raise InputError(f"--devices `{text}` is not a list of numbers", hint="write --devices 0,1")
+        raise InputError(f"--devices `{text}` is not a list of numbers", hint="write --devices 0,1, or none")
     return tuple(map(int, parts))
 
 

@@ -10,7 +10,7 @@ from torchenv.host.model import Amd, AmdDevice, Host, Intel, Nvidia, Status
 from torchenv.plan.advice import advise
 from torchenv.plan.devices import all_devices, consider
 from torchenv.plan.needs import refusal_of_mps, remarks_of
-from torchenv.plan.python import reject_others
+from torchenv.plan.python import find_warning, reject_others
 from torchenv.plan.reasons import explain_block, explain_fallback, name_what_opens
 from torchenv.plan.refusals import MAKERS
 from torchenv.plan.search import Search
@@ -127,6 +127,7 @@ def _make_plan(search: Search, build: Build, outcome: Outcome, why: tuple[str, .
         *considered.remarks,
         *remarks_of(build.release, build.backend, considered, ask),
         *_problems(ask.host),
+        *_note_python(ask, build),
         *_note_held_back(search, build, outcome),
         *_from_source(search, outcome),
         *_from_package_index(search, build),
@@ -207,6 +208,11 @@ def _problems(host: Host) -> tuple[Remark, ...]:
     # A broken shim is the probe's to tell: it decides nothing here.
     told = (each for each in host.problems if each.code != "interpreter-broken")
     return tuple(Remark(each.code, each.message) for each in told)
+
+
+def _note_python(ask: Question, build: Build) -> tuple[Remark, ...]:
+    warning = find_warning(build.python.version, ask, build.release) if build.python.path else None
+    return (Remark("python-avoided", f"{warning} ({build.python.path})"),) if warning else ()
 
 
 def _note_held_back(search: Search, build: Build, outcome: Outcome) -> tuple[Remark, ...]:

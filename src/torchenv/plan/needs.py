@@ -79,6 +79,10 @@ def remarks_of(
     """Return what is taken on the user's word, and what nobody knows yet, of a build that was chosen."""
     wish, catalogue = ask.wish, ask.catalogue
     remarks = []
+    triton = catalogue.triton.get(ask.host.system)
+    if triton and wish.compiles and backend.vendor == "nvidia":
+        said = f"torch.compile for a GPU needs {triton} on this system: list it under [packages] requirements"
+        remarks.append(Remark("triton-missing", said))
     for name in wish.packages:
         companion = release.companions.get(name)
         if companion is not None and companion.exists(backend.tag) is None:
@@ -94,6 +98,9 @@ def remarks_of(
         said = f"ignoring --capability {wish.capability}: that of {named} is known"
         remarks.append(Remark("capability-known", said))
     for device in considered.devices:
+        if isinstance(device, AmdDevice):
+            doubt = catalogue.doubts.get(backend.tag, {}).get(_gfx(device, catalogue) or "")
+            remarks += [Remark("kernels-doubtful", doubt)] if doubt else []
         match backend.needs, device:
             case Cuda() as cuda, NvidiaDevice():
                 if _capability(device, ask) is None and not _serves_all_driven(cuda, ask):

@@ -8,6 +8,7 @@ from packaging.version import Version
 
 from torchenv.catalogue import Backend, Release
 from torchenv.host.model import Host, Interpreter, architecture
+from torchenv.plan import refusals
 from torchenv.plan.values import IndexFacts, PassedPython, PlannedPython, Question, Refusal, Wish
 
 _VERSION = re.compile(r"([0-9]{1,3}\.[0-9]{1,3})(\.[0-9]{1,3})?(t?)")
@@ -16,9 +17,10 @@ _VERSION = re.compile(r"([0-9]{1,3}\.[0-9]{1,3})(\.[0-9]{1,3})?(t?)")
 def choose_python(
     ask: Question, release: Release, backend: Backend, *, package_index: bool
 ) -> PlannedPython | Refusal:
-    """Take the interpreter that was asked for, else that of the environment in use, else the newest.
+    """Take the interpreter that was asked for, else the active environment's minor, else a preferred one.
 
-    An interpreter that is not on the host is planned to be fetched, unless the wish is to stay offline.
+    An interpreter that is not on the host is planned to be fetched, unless the wish is to stay offline. One
+    that the catalogue warns of is taken only where nothing else is to be had.
     """
     host, wish = ask.host, ask.wish
     minors = _with_companions(
@@ -27,54 +29,90 @@ def choose_python(
     # What the index was seen to have wheels for counts, once it was asked.
     seen = ask.indexes.pythons.get(IndexFacts.key(release, backend))
     if seen is not None and not package_index:
-        minors = tuple(each for each in minors if each in seen)
+        minors = tuple(minor for minor in minors if minor in seen)
     # conda's interpreter is a base only where it is named: removing its environment breaks what stands on it.
-    usable = [each for each in host.pythons if _usable(each, host) and not each.conda]
+    usable = [python for python in host.pythons if _usable(python, host) and not python.conda]
     if wish.python and is_path(wish.python):
-        return _at_path(wish.python, host, release, minors)
+        return _at_path(ask, release, minors)
     if wish.python:
-        return _of_version(wish, usable, release, minors)
-    kind = [each for each in minors if each.endswith("t") == wish.free_threaded]
-    suited = [each for each in usable if each.minor in kind]
-    if suited:
-        in_use = _minor_in_use(ask, free_threaded=wish.free_threaded)
-        return _plan_found(max(suited, key=lambda each: (each.minor == in_use, each.version)))
+        return _of_version(ask, usable, release, minors)
+    kind = [minor for minor in minors if minor.endswith("t") == wish.free_threaded]
     if not kind:
         what = "free-threaded Python" if wish.free_threaded else "Python"
-        return Refusal("no-interpreter", f"has no wheels for any {what} with the packages that are asked")
-    if wish.offline:
-        return _none_suits(usable, release, kind)
-    in_use = _minor_in_use(ask, free_threaded=wish.free_threaded)
-    return _plan_fetched(in_use if in_use in kind else max(kind, key=_order))
+        return refusals.refuse_no_python(f"has no wheels for any {what} with the packages that are asked")
+    return _choose_freely(ask, usable, release, kind)
+
+
+def _choose_freely(
+    ask: Question, usable: list[Interpreter], release: Release, kind: list[str]
+) -> PlannedPython | Refusal:
+    suited = [python for python in usable if python.minor in kind and not _is_refused(python, ask, release)]
+    ordinary = [python for python in suited if not find_warning(python.version, ask, release)]
+    preferred = [minor for minor in release.list_preferred_pythons(ask.host.platform) if minor in kind]
+    in_use = _minor_in_use(ask, free_threaded=ask.wish.free_threaded)
+    if in_use in kind:
+        here = [python for python in ordinary if python.minor == in_use]
+        if here or not ask.wish.offline:
+            return _plan_newest(here) or _plan_fetched(in_use)
+    for minor in preferred:
+        if found := _plan_newest([python for python in ordinary if python.minor == minor]):
+            return found
+    if found := _plan_newest(ordinary):
+        return found
+    if not ask.wish.offline:
+        return _plan_fetched(preferred[0] if preferred else max(kind, key=_order))
+    return _plan_newest(suited) or _none_suits(ask.host, usable, release, kind)
+
+
+def find_warning(python: Version, ask: Question, release: Release) -> str | None:
+    """Return what the catalogue says against an interpreter for this release and the packages asked for."""
+    known = ask.catalogue.find_avoided(python, release, ask.wish.packages)
+    return known.why if known else None
+
+
+def _is_refused(python: Interpreter, ask: Question, release: Release) -> bool:
+    known = ask.catalogue.find_avoided(python.version, release, ask.wish.packages)
+    return known is not None and not known.installs
+
+
+def _plan_newest(pythons: list[Interpreter]) -> PlannedPython | None:
+    return _plan_found(max(pythons, key=lambda python: python.version)) if pythons else None
 
 
 def reject_others(
     ask: Question, release: Release, backend: Backend, chosen: PlannedPython
 ) -> tuple[PassedPython, ...]:
-    """Describe every other interpreter of the host why it was not taken."""
+    """Return every other interpreter of the host, with the reason why it was not chosen."""
     host, wish = ask.host, ask.wish
     torch_wheels = {*release.pythons, *release.pythons_of(backend, host.platform)}
     passed = []
-    for each in host.pythons:
-        if each.path == chosen.path:
+    for python in host.pythons:
+        if python.path == chosen.path:
             continue
-        if each.implementation != "cpython":
-            why = f"is {each.implementation}, and the wheels are for CPython"
-        elif architecture(each.machine) != architecture(host.machine):
-            why = f"is built for {each.machine}, and this machine is {host.machine}"
-        elif _plain(each.version) not in release.requires_python:
+        if python.implementation != "cpython":
+            why = f"is {python.implementation}, and the wheels are for CPython"
+        elif architecture(python.machine) != architecture(host.machine):
+            why = f"is built for {python.machine}, and this machine is {host.machine}"
+        elif _plain(python.version) not in release.requires_python:
             why = f"torch {release.version} requires Python {release.requires_python}"
-        elif each.minor not in torch_wheels:
-            why = f"torch {release.version} has no wheel for Python {each.minor}"
-        elif lacking := _lacking(each, wish, release):
-            why = f"{lacking} has no wheel for Python {each.minor}"
-        elif each.conda:
+        elif python.minor not in torch_wheels:
+            why = f"torch {release.version} has no wheel for Python {python.minor}"
+        elif lacking := _lacking(python, wish, release):
+            why = f"{lacking} has no wheel for Python {python.minor}"
+        elif python.conda:
             why = "belongs to conda, and is taken only when named by its path"
-        elif each.free_threaded and not wish.free_threaded:
+        elif python.free_threaded and not wish.free_threaded:
             why = "is free-threaded, which is taken only when asked for"
+        elif warning := find_warning(python.version, ask, release):
+            why = warning
+        elif wish.python:
+            why = "another was asked for"
+        elif chosen.minor == _minor_in_use(ask, free_threaded=wish.free_threaded):
+            model = "--like" if ask.like is not None else "the active environment"
+            why = f"Python {chosen.minor} matches {model}"
         else:
-            why = f"Python {chosen.minor} was preferred"
-        passed.append(PassedPython(each.minor, each.path, why))
+            why = f"Python {chosen.minor} is preferred for torch {release.line}"
+        passed.append(PassedPython(python.minor, python.path, why))
     return tuple(passed)
 
 
@@ -83,7 +121,7 @@ def _with_companions(release: Release, minors: tuple[str, ...], wish: Wish) -> t
     asked = (release.companions[name] for name in wish.packages if name in release.companions)
     for companion in asked:
         if companion.pythons is not None:
-            minors = tuple(each for each in minors if each in companion.pythons)
+            minors = tuple(minor for minor in minors if minor in companion.pythons)
     return minors
 
 
@@ -102,56 +140,76 @@ def is_version(text: str) -> bool:
     return _VERSION.fullmatch(text) is not None
 
 
-def _at_path(path: str, host: Host, release: Release, minors: tuple[str, ...]) -> PlannedPython | Refusal:
-    python = next((each for each in host.pythons if each.path == path), None)
+def _at_path(ask: Question, release: Release, minors: tuple[str, ...]) -> PlannedPython | Refusal:
+    path, host = ask.wish.python, ask.host
+    python = next((python for python in host.pythons if python.path == path), None)
     if python is None:
-        return Refusal("no-interpreter", f"{path} is not a Python that can be run here")
+        return refusals.refuse_no_python(f"{path} is not a Python that can be run here")
     if not _usable(python, host):
         what = f"{python.implementation} for {python.machine}"
-        return Refusal("no-interpreter", f"{path} is {what}, and CPython for {host.machine} is needed")
-    return _plan_found(python) if python.minor in minors else _refuse_unsupported(python.minor, release)
+        return refusals.refuse_no_python(f"{path} is {what}, and CPython for {host.machine} is needed")
+    if python.minor not in minors:
+        return _refuse_unsupported(python.minor, release)
+    if _is_refused(python, ask, release):
+        return refusals.refuse_no_python(find_warning(python.version, ask, release) or "")
+    return _plan_found(python)
 
 
 def _of_version(
-    wish: Wish, usable: list[Interpreter], release: Release, minors: tuple[str, ...]
+    ask: Question, usable: list[Interpreter], release: Release, minors: tuple[str, ...]
 ) -> PlannedPython | Refusal:
+    wish = ask.wish
     assert wish.python is not None
     match = _VERSION.fullmatch(wish.python)
     if match is None:
-        return Refusal("no-interpreter", f"{wish.python!r} is neither a Python version nor a path")
+        return refusals.refuse_no_python(f"{wish.python!r} is neither a Python version nor a path")
     minor = match[1] + ("t" if match[3] or wish.free_threaded else "")
     if minor not in minors:
         return _refuse_unsupported(minor, release)
-    found = [each for each in usable if each.minor == minor]
+    found = [python for python in usable if python.minor == minor]
     if match[2]:
-        found = [each for each in found if str(each.version) == match[1] + match[2]]
-    if found:
-        return _plan_found(max(found, key=lambda each: each.version))
+        found = [python for python in found if str(python.version) == match[1] + match[2]]
+    able = [python for python in found if not _is_refused(python, ask, release)]
+    # Of two of one line, one that nothing speaks against comes first.
+    able.sort(key=lambda python: (find_warning(python.version, ask, release) is None, python.version))
+    if able:
+        return _plan_found(able[-1])
+    if found and (match[2] or wish.offline):
+        return refusals.refuse_no_python(find_warning(found[0].version, ask, release) or "")
     if wish.offline:
-        return Refusal("no-interpreter", f"Python {wish.python} is not on this host")
+        return refusals.refuse_no_python(f"Python {wish.python} is not on this host")
     return _plan_fetched(minor, match[1] + (match[2] or ""))
 
 
 def _refuse_unsupported(minor: str, release: Release) -> Refusal:
     version = Version(minor.rstrip("t"))
     if _plain(version) not in release.requires_python:
-        return Refusal("python-too-old", f"requires Python {release.requires_python}, not {minor}")
-    newest = max((Version(each.rstrip("t")) for each in release.pythons), default=version)
+        return refusals.refuse_old_python(release, minor, f", not {minor}")
+    newest = max((Version(known.rstrip("t")) for known in release.pythons), default=version)
     if version > newest:
-        return Refusal("python-too-new", f"has no wheel for Python {minor}; the newest is {newest}")
-    return Refusal("no-interpreter", f"has no wheel for Python {minor} with the packages that are asked")
+        why = f"has no wheel for Python {minor}; the newest is {newest}"
+        return refusals.refuse_new_python(str(newest), minor, why)
+    return refusals.refuse_no_python(f"has no wheel for Python {minor} with the packages that are asked")
 
 
-def _none_suits(usable: list[Interpreter], release: Release, kind: list[str]) -> Refusal:
-    has = sorted({each.minor for each in usable}, key=_order)
+def _none_suits(host: Host, usable: list[Interpreter], release: Release, kind: list[str]) -> Refusal:
+    has = sorted({python.minor for python in usable}, key=_order)
     if not has:
-        return Refusal("no-interpreter", "no Python was found on this host, and none may be fetched")
+        return refusals.refuse_no_python(_describe_none(host))
     only = f"this host has only Python {', '.join(has)}"
-    if all(_order(each) < min(map(_order, kind)) for each in has):
-        return Refusal("python-too-old", f"requires Python {release.requires_python}, and {only}")
-    if all(_order(each) > max(map(_order, kind)) for each in has):
-        return Refusal("python-too-new", f"has no wheel newer than Python {kind[-1]}, and {only}")
-    return Refusal("no-interpreter", f"has wheels for Python {', '.join(kind)}, and {only}")
+    if all(_order(minor) < min(map(_order, kind)) for minor in has):
+        return refusals.refuse_old_python(release, has[-1], f", and {only}")
+    if all(_order(minor) > max(map(_order, kind)) for minor in has):
+        why = f"has no wheel newer than Python {kind[-1]}, and {only}"
+        return refusals.refuse_new_python(kind[-1], has[0], why)
+    return refusals.refuse_no_python(f"has wheels for Python {', '.join(kind)}, and {only}")
+
+
+def _describe_none(host: Host) -> str:
+    others = sorted({python.machine for python in host.pythons if not _usable(python, host)} - {host.machine})
+    if others:
+        return f"needs a Python for {host.machine}, and those of this host are for {', '.join(others)}"
+    return "no Python was found on this host, and none may be fetched"
 
 
 def _lacking(python: Interpreter, wish: Wish, release: Release) -> str | None:
@@ -163,10 +221,13 @@ def _lacking(python: Interpreter, wish: Wish, release: Release) -> str | None:
 
 
 def _minor_in_use(ask: Question, *, free_threaded: bool) -> str | None:
+    suffix = "t" if free_threaded else ""
+    if ask.like is not None:
+        return f"{ask.like}{suffix}"
     active = ask.in_use
     if active is None or active.python is None:
         return None
-    return f"{active.python.major}.{active.python.minor}{'t' if free_threaded else ''}"
+    return f"{active.python.major}.{active.python.minor}{suffix}"
 
 
 def _plan_found(python: Interpreter) -> PlannedPython:

@@ -24,6 +24,7 @@ class Wish:
     """What is asked for: the profile with the options of the choice laid over it.
 
     `devices` None are all of them, and none at all where it is empty: the plan is for a host without any.
+    `compiles` says that torch.compile is wanted.
 
     `backends` restricts the choice; `by_hand` says that a person named the backend on the command line, which
     vouches for what is unknown and never for what is known to fail.
@@ -43,6 +44,7 @@ class Wish:
     accept_override: bool = False
     offline: bool = False
     distributed: bool = False
+    compiles: bool = False
     torch_index: TorchIndex | None = None
 
 
@@ -92,7 +94,11 @@ NOTHING_KNOWN = Known()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
-    """All that a decision is made from; `active` is the manifest's active environment, where it has one."""
+    """All that a decision is made from.
+
+    `active` is the manifest's active environment, where it has one; `like` the minor version of the Python of
+    the environment whose packages are carried over.
+    """
 
     host: Host
     wish: Wish
@@ -100,6 +106,7 @@ class Question:
     indexes: IndexFacts = NOTHING_ASKED
     known: Known = NOTHING_KNOWN
     active: SeenEnvironment | None = None
+    like: str | None = None
 
     @property
     def in_use(self) -> SeenEnvironment | None:

@@ -165,6 +165,15 @@ class Profile:
     evaluation: Evaluation = Evaluation()
     targets: tuple[Target, ...] = ()
 
+    @property
+    def wants_compile(self) -> bool:
+        """Whether torch.compile is wanted: a command of it speaks of compiling, or Triton is required."""
+        commands = (*self.smoke.commands, *self.evaluation.commands)
+        words = (word.lower() for command in commands for word in command)
+        return any("compile" in word for word in words) or any(
+            re.match(r"triton\b(?!-)", requirement) for requirement in self.packages.requirements
+        )
+
     @classmethod
     def from_toml(cls, text: str, source: str) -> Profile:
         """Read a profile or a `torchenv.toml`; raises `InputError` naming the file and the key."""
