@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from torchenv.checkpoints.scan import scan
 from torchenv.checkpoints.scan.index import Found, ScanIndex
-from torchenv.checkpoints.scan.runs import Judge, Saves, run_line, runs_of
+from torchenv.checkpoints.scan.runs import READS, Judge, Saves, run_line, runs_of
+from torchenv.checkpoints.values import runs_code
 from torchenv.errors import InputError, WorkspaceError
 from torchenv.storage import Place, is_remote
 from torchenv.system.garbage import no_garbage_collection
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, Kept, Run
-from torchenv.workspace.store import Store
+from torchenv.workspace.store import InPlace, Moved, Store
 
 Say = Callable[[str], None]
 
@@ -32,8 +34,8 @@ class Scanned:
 
     @property
     def foreign(self) -> bool:
-        """Whether any checkpoint holds names that no release writes and that could run code."""
-        return any(found.foreign for _, _, _, found in self.index)
+        """Whether any checkpoint holds names that could run code; classes of the user's own are none."""
+        return any(any(map(runs_code, found.foreign)) for _, _, _, found in self.index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +189,22 @@ def judge_index(index: ScanIndex, manifest: Manifest, store: Store, system: str)
         roots=tuple(map(paths.display, index.roots)),
         index=index,
         runs=tuple(runs_of(index, paths.display)),
-        judge=Judge(index, manifest.environments, system),
+        judge=Judge(index, manifest.environments, system, partial(find_package, store)),
         kept=frozenset(each.path for each in manifest.kept),
     )
+
+
+def find_package(store: Store, environment: Environment, name: str) -> str | None:
+    """Return the version of a package by the name of its record in an environment on disk."""
+    match store.locate(environment):
+        case InPlace(top) | Moved(top):
+            pass
+        case _:
+            return None
+    records = [*top.glob(f"lib/python*/site-packages/{name}-*.dist-info")]
+    records += top.glob(f"Lib/site-packages/{name}-*.dist-info")
+    versions = {record.name.removesuffix(".dist-info").partition("-")[2] for record in records}
+    return versions.pop() if len(versions) == 1 else None
 
 
 def _judge_again(kept: Iterable[Kept], scanned: Scanned) -> tuple[Kept, ...]:
@@ -208,5 +223,5 @@ def _judge_again(kept: Iterable[Kept], scanned: Scanned) -> tuple[Kept, ...]:
 def readers(found: Found, judge: Judge, before: Iterable[int] = ()) -> tuple[int, ...]:
     """Return the numbers of the environments that read a checkpoint, those not on disk as they were."""
     on_disk = {each.number for each in judge.environments}
-    now = {each.number for each in judge.environments if judge.of(found, each) == "readable"}
+    now = {each.number for each in judge.environments if judge.of(found, each) in READS}
     return tuple(sorted(now | {number for number in before if number not in on_disk}))

@@ -9,7 +9,7 @@ from torchenv.actions.checkpoints import Paths, read_index, scan_and_record
 from torchenv.actions.downgrade import Copied, DowngradeTarget, downgrade
 from torchenv.actions.rescan import find_copies
 from torchenv.actions.switch import Switched
-from torchenv.checkpoints.scan.runs import Judge, Saves, runs_of
+from torchenv.checkpoints.scan.runs import READS, Judge, Saves, runs_of
 from torchenv.checkpoints.steps import behind
 from torchenv.errors import TorchenvError
 from torchenv.storage import Progress, place
@@ -85,7 +85,7 @@ def copy_newest_saves(
 
 def _by_saves(run: Saves, line: Run, judge: Judge, environment: Environment) -> RunReadability:
     complete = [save for save in run.saves if save.complete]
-    readable = [save for save in complete if judge.of_save(save, environment) == "readable"]
+    readable = [save for save in complete if judge.of_save(save, environment) in READS]
     unreadable = [save for save in complete if judge.of_save(save, environment) == "unreadable"]
     newest = readable[-1] if readable else None
     return RunReadability(

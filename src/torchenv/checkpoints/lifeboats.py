@@ -47,6 +47,10 @@ def describe_run(run: Run, environment: Environment, *, advice: bool = True) -> 
         where = normpath(f"{run.path}/{readable}") if readable.startswith("../") else readable
         as_good = f"its copy {make_printable(where)}" if is_copy(readable) else make_printable(readable)
         yield f"{path}: {make_printable(newest)} cannot be read by environment {environment}; {as_good} can"
+    elif newest is not None and readable != newest and number in run.unknown_for:
+        newest_known = f"; {make_printable(readable)} is readable" if readable else ""
+        saved = make_printable(newest)
+        yield f"{path}: whether environment {environment} reads {saved} is unknown{newest_known}"
     elif newest is not None and readable != newest:
         needs = f" (it needs torch {run.needs})" if run.needs else ""
         found = "no checkpoint in this run is readable"

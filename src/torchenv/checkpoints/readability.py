@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from packaging.version import Version
 
@@ -129,8 +129,18 @@ class Rules:
                 foreign.append(name)
         return codes, foreign
 
-    def reader(self, codes: Iterable[str], **told: Certainty | Range | int) -> Reader:
-        """Decide who can read what has all of these features."""
+    def needs_allowed(self, names: Iterable[Global]) -> tuple[str, ...]:
+        """Return the names that have to be allowed before torch.load's default opens a file."""
+        return tuple(
+            str(name)
+            for name in names
+            if (code := self.named.get(name))
+            and (opens := self.features[code].weights_only) != ANY
+            and (opens is None or opens.newest is not None)
+        )
+
+    def reader(self, codes: Iterable[str], **told: Any) -> Reader:
+        """Decide who can read what has all of these features; `told` are fields that are known otherwise."""
         features = [self.features[code] for code in dict.fromkeys(codes)]
         doubts: list[Certainty] = [each.certainty for each in features]
         certainty = max(doubts, key=_DOUBT) if doubts else "confirmed"
@@ -153,7 +163,7 @@ class Rules:
             certainty=certainty,
             because=tuple(CheckpointNote(each.code, each.message) for each in features),
         )
-        return replace(reader, **told)  # type: ignore[arg-type]
+        return replace(reader, **told)
 
 
 @cache

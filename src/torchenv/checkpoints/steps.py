@@ -35,12 +35,19 @@ def standing(parts: Sequence[str], first: int = 0) -> SavePosition:
     last = len(parts) - 1
     for part in range(last, first - 1, -1):
         if (step := parse_step_words(parts[part])) is not None:
-            return SavePosition(part, step)
+            return SavePosition(find_outer(parts, part, step, first), step)
     for part in range(last, first - 1, -1):
         if match := _BARE.fullmatch(original_of(parts[part])):
             return SavePosition(part, int(match[1]))
     match = _LAST.fullmatch(original_of(parts[last]))
     return SavePosition(last, int(match[1]) if match else None)
+
+
+def find_outer(parts: Sequence[str], part: int, step: int, first: int = 0) -> int:
+    """Return the outermost of the parts next to each other that say a step: checkpoint-9/global_step9."""
+    while part > first and parse_step_words(parts[part - 1]) == step:
+        part -= 1
+    return part
 
 
 def step_of(name: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -15,6 +16,8 @@ Certainty = Literal["confirmed", "inferred", "unknown"]
 
 _SHOWN, _LONGEST = 5, 200  # names in one message, characters of each
 _NAMED = 100  # numbers that are not there
+_POWERFUL = frozenset({"__builtin__", "numpy", "torch", "torchenv"})
+_RESTRICTED_SINCE = (2, 6)  # torch.load's default became weights_only=True
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,14 @@ class Reader:
     nobody: bool = False
     certainty: Certainty = "confirmed"
     because: tuple[CheckpointNote, ...] = ()
+    allow: tuple[str, ...] = ()  # names of the file that torch.load's default does not open
+    packages: tuple[tuple[str, str], ...] = ()  # other packages that it needs, with their versions
+
+    def needs_code(self, torch: str) -> bool:
+        """Return whether a torch that reads it does so only with `weights_only=False` or names allowed."""
+        if Version(torch).release[:2] < _RESTRICTED_SINCE:
+            return False
+        return self.weights_only is None or torch not in self.weights_only
 
     def reads(self, torch: str, python: str | None = None, system: str | None = None) -> bool | None:
         """Return whether this torch, on this Python and system, reads it; None: that is not known.
@@ -76,6 +87,21 @@ class Reader:
         return None if self.certainty == "unknown" else True
 
     def as_json(self) -> dict[str, Any]:
+        """Return the reader of the `torchenv.checkpoints/1` document.
+
+        `weights_only` says whether `weights_only=True` loads it, in the newest torch that was measured;
+        it is null where that is not known.
+        """
+        newest = self.weights_only.newest if self.weights_only else None
+        opens = self.weights_only is not None and newest is None
+        return {
+            **self.as_record(),
+            "weights_only": None if self.certainty == "unknown" else opens,
+            "packages": dict(self.packages),
+        }
+
+    def as_record(self) -> dict[str, Any]:
+        """Return all fields, as the index keeps them."""
         weights_only = self.weights_only
         return {
             "torch_min": self.torch.oldest,
@@ -88,6 +114,8 @@ class Reader:
             "nobody": self.nobody,
             "certainty": self.certainty,
             "because": [note.as_json() for note in self.because],
+            "allow": list(self.allow),
+            "packages": [list(package) for package in self.packages],
         }
 
 
@@ -115,6 +143,15 @@ class Checkpoint:
             "bytes": self.bytes,
             "foreign": list(self.foreign),
         }
+
+
+def runs_code(name: str) -> bool:
+    """Return whether a foreign name is of Python's own or torch's modules, whose functions can do anything.
+
+    Any other is taken for a class of the user's own or of a package: not known, and no fault of the file.
+    """
+    top = name.partition(".")[0]
+    return top in sys.stdlib_module_names or top in _POWERFUL
 
 
 def foreign_names(names: Iterable[object]) -> CheckpointNote:

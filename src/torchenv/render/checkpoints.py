@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from torchenv.checkpoints.lifeboats import describe_run, make_printable
-from torchenv.checkpoints.values import escape_name, some
+from torchenv.checkpoints.values import escape_name, runs_code, some
 from torchenv.storage import Transfer
 from torchenv.workspace.records import Environment, Kept, Run, as_json
 
@@ -265,7 +265,8 @@ def describe_repaired(repaired: Repaired) -> str:
 
 def _scan_lines(scanned: Scanned, lines: Sequence[Run], now: datetime) -> Iterator[str]:
     recorded = {each.path: each for each in lines}
-    foreign = []
+    foreign: list[Part] = []
+    own: dict[str, set[str]] = {}  # files that hold classes of a package, by its name
     for run in scanned.runs:
         line = recorded[run.path]
         newest = make_printable(line.newest or "none")
@@ -284,12 +285,22 @@ def _scan_lines(scanned: Scanned, lines: Sequence[Run], now: datetime) -> Iterat
             yield f"  {escape_name(part.path)}: {part.found.state}: {said}"
         if len(broken) > _MOST:
             yield f"  and {len(broken) - _MOST} more that are not complete"
-        foreign += [part for save in run.saves for part in save.parts if part.found.foreign]
+        for part in (part for save in run.saves for part in save.parts if part.found.foreign):
+            if any(map(runs_code, part.found.foreign)):
+                foreign.append(part)
+            else:
+                for name in part.found.foreign:
+                    own.setdefault(name.partition(".")[0], set()).add(part.path)
     for part in foreign[-_MOST:]:
         names = ", ".join(map(escape_name, part.found.foreign[:_MOST]))
         yield f"{escape_name(part.path)}: not opened: it would import {names}, which no release writes"
     if len(foreign) > _MOST:
         yield f"and {len(foreign) - _MOST} more that would import names that no release writes"
+    for package, paths in list(own.items())[:_MOST]:
+        classes = f"classes of `{escape_name(package)}`: whether an environment reads them is unknown"
+        yield f"{_count(len(paths), 'file')} with {classes}"
+    if len(own) > _MOST:
+        yield f"classes of {len(own) - _MOST} more packages (--json has all)"
 
 
 def _part_lines(part: Part, save: Save, scanned: Scanned, now: datetime) -> Iterator[str]:

@@ -235,6 +235,7 @@ class Run:
 
     `newest` is the newest complete save, which torch `needs` or newer reads, and of which a downgraded copy
     could be read by the environments of `downgrades_for`. `broken` are incomplete or damaged saves after it.
+    For those of `unknown_for` it is not known whether they read the newest, as it holds what torch does not.
     Of the environments of `unjudged_for` nothing is known: they came later, and no index was there to ask.
     """
 
@@ -245,6 +246,7 @@ class Run:
     downgrades_for: tuple[int, ...] = ()
     broken: tuple[str, ...] = ()
     unjudged_for: tuple[int, ...] = ()
+    unknown_for: tuple[int, ...] = ()
     more: More = field(default_factory=nothing_more, hash=False)
 
     @classmethod
@@ -261,6 +263,7 @@ class Run:
             downgrades_for=table.integers("downgrades-for"),
             broken=table.strings("broken"),
             unjudged_for=table.integers("unjudged-for"),
+            unknown_for=table.integers("unknown-for"),
             more=unknown_keys(table, cls),
         )
 

@@ -55,7 +55,26 @@ def inspect_zip(tree: Tree, name: str, size: int) -> Checkpoint:
         return _describe_damaged(tree, size, form, damaged.code, damaged.message, names=damaged.names)
     sizes = {each.removeprefix("data/"): info.file_size for each, info in members.items()}
     problems, state = _check_storages(walked.stored, sizes)
-    return _describe_save(tree, size, form, walked, data, problems=problems, state=state)
+    try:
+        refusals = _read_refusals(archive)
+    except Damaged as damaged:
+        return _describe_damaged(tree, size, form, damaged.code, damaged.message)
+    return _describe_save(tree, size, form, walked, data, problems=problems, state=state, codes=refusals)
+
+
+def _read_refusals(archive: _Archive) -> list[str]:
+    """Return what every torch refuses in an archive's own fields: its version, its byte order."""
+    codes = []
+    for name in (".data/version", "version"):
+        if name in archive.members:
+            version = archive.read(name).strip()
+            # kMinSupportedFileFormatVersion and kMaxSupported… of caffe2/serialize/versions.h
+            if not version.isdigit() or len(version) > 4 or not 1 <= int(version) <= 10:
+                codes.append("archive-version")
+            break
+    if "byteorder" in archive.members and archive.read("byteorder") not in (b"little", b"big"):
+        codes.append("byteorder")
+    return codes
 
 
 def read_state(tree: Tree, name: str, size: int) -> Any:
@@ -181,12 +200,14 @@ def _describe_save(
     *,
     problems: list[CheckpointNote],
     state: State,
+    codes: Iterable[str] = (),
 ) -> Checkpoint:
     names = list(walked.globals)
     if form == "torchscript":
         # Classes of the archive's own code: nothing is imported for them.
         names = [name for name in names if not name.module.startswith("__torch__")]
-    codes, foreign = rules().of_names(names, "save")
+    found, foreign = rules().of_names(names, "save")
+    codes = [*codes, *found]
     if "nested-jagged" in codes:
         codes[codes.index("nested-jagged")] = _describe_jagged(walked, data)
     if form != "torchscript" and walked.protocol > 2:
@@ -201,11 +222,21 @@ def _describe_save(
         format=form,
         state=state,
         problems=tuple(problems),
-        reader=rules().reader(codes),
+        reader=rules().reader(codes, allow=rules().needs_allowed(names), packages=_find_packages(names)),
         tensors=sum(walked.calls.get(each, 0) for each in _TENSORS),
         bytes=size,
         foreign=tuple(map(str, foreign[:_NAMED])),
     )
+
+
+def _find_packages(names: Iterable[Global]) -> tuple[tuple[str, str], ...]:
+    """Return the packages that the names of a file need: numpy 2 writes what numpy has since 1.26."""
+    modules = {name.module for name in names}
+    if any(module == "numpy._core" or module.startswith("numpy._core.") for module in modules):
+        return (("numpy", ">=1.26"),)
+    if any(module == "numpy" or module.startswith("numpy.") for module in modules):
+        return (("numpy", ""),)
+    return ()
 
 
 def _describe_jagged(walked: PickleWalk, data: bytes) -> str:

@@ -101,7 +101,7 @@ class ScanIndex:
         document = {
             "schema": SCHEMA,
             "made-by": maker(),
-            "readers": [each.as_json() for each in self.readers],
+            "readers": [reader.as_record() for reader in self.readers],
             "roots": {
                 root: {
                     address: [each.folder.changed, each.folder.files, each.folder.folders, each.found]
@@ -149,7 +149,9 @@ def _reader(told: Mapping[str, Any]) -> Reader:
         ranks_min=told["ranks_min"],
         nobody=told["nobody"],
         certainty=told["certainty"],
-        because=tuple(CheckpointNote(each["code"], each["message"]) for each in told["because"]),
+        because=tuple(CheckpointNote(note["code"], note["message"]) for note in told["because"]),
+        allow=tuple(told["allow"]),
+        packages=tuple((name, version) for name, version in told["packages"]),
     )
 
 

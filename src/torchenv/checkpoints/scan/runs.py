@@ -13,8 +13,13 @@ from torchenv.checkpoints.values import Checkpoint, Reader
 from torchenv.storage import is_remote
 from torchenv.workspace.records import Environment, Run
 
-Verdict = Literal["readable", "unreadable", "unknown"]
+Verdict = Literal["readable", "readable-with-code", "unreadable", "unknown"]
+# An environment reads these: the second only by `weights_only=False` or by names that are allowed.
+READS: frozenset[Verdict] = frozenset({"readable", "readable-with-code"})
 _NAMED = 10  # newer broken saves that the manifest names
+
+# Returns the version that an environment has of a package, or None where that is not known.
+FindPackage = Callable[[Environment, str], str | None]
 
 
 class Part(NamedTuple):
@@ -79,7 +84,14 @@ def reader_after(reader: Reader, plain_path: bool) -> Reader:  # noqa: FBT001
 class Judge:
     """Says which environments read what; what thousands of checkpoints share is decided once."""
 
-    def __init__(self, index: ScanIndex, environments: Iterable[Environment], system: str) -> None:
+    def __init__(
+        self,
+        index: ScanIndex,
+        environments: Iterable[Environment],
+        system: str,
+        find_package: FindPackage = lambda *_: None,
+    ) -> None:
+        self._find_package = find_package
         self._readers = index.readers
         self._system = system
         self._known: dict[tuple[int, int], Verdict] = {}
@@ -96,14 +108,41 @@ class Judge:
             return "unreadable"
         key = (found.reader, environment.number)
         if key not in self._known:
-            self._known[key] = verdict(self.reader(found), environment, self._system)
+            reader = self.reader(found)
+            known = verdict(reader, environment, self._system)
+            self._known[key] = self._judge_packages(reader, environment) or known if known in READS else known
         return self._known[key]
 
+    def _judge_packages(self, reader: Reader, environment: Environment) -> Verdict | None:
+        """Judge by the other packages of an environment; None where they are as they should be."""
+        from packaging.specifiers import SpecifierSet
+
+        for name, needed in reader.packages:
+            if not needed:
+                continue
+            version = self._find_package(environment, name)
+            if version is None:
+                return "unknown"
+            if not SpecifierSet(needed).contains(version, prereleases=True):
+                return "unreadable"
+        return None
+
     def of_save(self, save: Save, environment: Environment) -> Verdict:
-        """Judge all that was saved at one step: no part may be unreadable, and one must be readable."""
+        """Judge all that was saved at one step: no part may be unreadable, and one must be read.
+
+        The hardest part counts, but that what holds classes of the user's own is no fault of the save.
+        """
         verdicts = {self.of(part.found, environment) for part in save.parts}
         if "unreadable" in verdicts:
             return "unreadable"
+        if any(
+            self.of(part.found, environment) == "unknown"
+            for part in save.parts
+            if not part.found.foreign and part.found.format != "unknown"
+        ):
+            return "unknown"
+        if "readable-with-code" in verdicts:
+            return "readable-with-code"
         return "readable" if "readable" in verdicts else "unknown"
 
     def of_copy(self, save: Save, environment: Environment) -> bool:
@@ -117,7 +156,7 @@ class Judge:
         key = (found.reader, environment.number)
         if key not in self._copies:
             after = reader_after(self.reader(found), needs_plain_path(environment.python.version))
-            self._copies[key] = verdict(after, environment, self._system) == "readable"
+            self._copies[key] = verdict(after, environment, self._system) in READS
         return self._copies[key]
 
 
@@ -126,7 +165,11 @@ def verdict(reader: Reader, environment: Environment, system: str) -> Verdict:
     if environment.torch is None:
         return "unknown"
     reads = reader.reads(environment.torch, environment.python.version, system)
-    return "unknown" if reads is None else "readable" if reads else "unreadable"
+    if reads is None:
+        return "unknown"
+    if not reads:
+        return "unreadable"
+    return "readable-with-code" if reader.needs_code(environment.torch) else "readable"
 
 
 def runs_of(index: ScanIndex, shown: Callable[[str], str]) -> list[Saves]:
@@ -141,7 +184,9 @@ def runs_of(index: ScanIndex, shown: Callable[[str], str]) -> list[Saves]:
                 at = f"{address}{between}{found.name}" if found.name else address
                 run, _, name = at.rpartition(between)
                 path = at
-                if (step := parse_step_words(name)) is None:
+                step = parse_step_words(name)
+                # A save in a save of the same step is a part of it, as in checkpoint-9/global_step9.
+                if step is None or parse_step_words(run.rpartition(between)[2]) == step:
                     parts = at.split(between)
                     where, step = standing(parts, first)
                     run, name = between.join(parts[:where]), parts[where]
@@ -182,7 +227,7 @@ def run_line(run: Saves, judge: Judge) -> Run:
     readable = {}
     for environment in judge.environments:
         for save in reversed(complete):
-            if judge.of_save(save, environment) == "readable":
+            if judge.of_save(save, environment) in READS:
                 readable[environment.number] = save.name
                 break
     after = run.saves[run.saves.index(newest) + 1 :] if newest else run.saves
@@ -196,6 +241,11 @@ def run_line(run: Saves, judge: Judge) -> Run:
             each.number for each in judge.environments if newest and judge.of_copy(newest, each)
         ),
         broken=tuple(broken[-_NAMED:]),
+        unknown_for=tuple(
+            environment.number
+            for environment in judge.environments
+            if newest and judge.of_save(newest, environment) == "unknown"
+        ),
     )
 
 
