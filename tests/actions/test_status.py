@@ -43,7 +43,7 @@ def test_one_look_says_what_is_in_use_and_where_a_rollback_leads(workspace: Work
 
 def test_before_there_is_anything_it_says_so(workspace: Workspace) -> None:
     assert describe_status(looked(workspace), workspace.store.root).splitlines()[1:] == [
-        "in use: nothing yet",
+        "No active environment",
         "rollback: to nothing",
     ]
 

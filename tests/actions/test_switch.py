@@ -19,7 +19,7 @@ from torchenv.render.switch import describe_history, describe_switch, encode_swi
 from torchenv.system.processes import Process
 from torchenv.workspace.records import Environment, Proof, Run, Switch
 
-IN_PLACE = "its interpreter and its torch are in place"
+IN_PLACE = "its Python and its torch are verified"
 
 
 def two_in_turn(workspace: Workspace) -> tuple[Environment, Environment]:
@@ -62,7 +62,7 @@ def test_before_any_switch_a_rollback_offers_to_make_the_line_before(workspace: 
     use("1", workspace.store, workspace.outside)
     with pytest.raises(NothingSuits) as caught:
         rollback(None, workspace.store, workspace.outside)
-    assert (caught.value.exit_code, caught.value.message) == (3, "there is nothing to go back to")
+    assert (caught.value.exit_code, caught.value.message) == (3, "no previous environment to roll back to")
     assert caught.value.hint == "`torchenv create 2.14` makes one"
     assert workspace.store.read().current == 1
 
@@ -81,7 +81,7 @@ def test_what_can_no_longer_be_used_is_passed_over_with_the_reason(workspace: Wo
 
     assert switched.now == oldest
     gone = f"its interpreter is gone: {old.path}/bin/python"
-    assert switched.said == (f"environment {old} is passed over: {gone}", IN_PLACE)
+    assert switched.said == (f"skipping environment {old}: {gone}", IN_PLACE)
 
 
 def test_with_nothing_left_that_could_be_used_a_rollback_says_why_and_stays(workspace: Workspace) -> None:
@@ -90,7 +90,8 @@ def test_with_nothing_left_that_could_be_used_a_rollback_says_why_and_stays(work
     with pytest.raises(NothingSuits) as caught:
         rollback(None, workspace.store, workspace.outside)
     assert caught.value.message == (
-        f"there is nothing to go back to; environment {old} is passed over: {old.path} is no longer on disk"
+        "no previous environment to roll back to;"
+        f" skipping environment {old}: {old.path} is no longer on disk"
     )
     assert caught.value.hint == f"`torchenv create 2.14` makes one; `torchenv restore 1` builds {old} again"
     assert workspace.store.read().current == 2
@@ -137,7 +138,7 @@ def test_one_that_failed_and_was_never_in_use_is_gone_back_to_only_by_its_number
     failed(workspace, other)
     with pytest.raises(NothingSuits) as caught:
         rollback(None, workspace.store, workspace.outside)
-    assert caught.value.message == "there is nothing to go back to"
+    assert caught.value.message == "no previous environment to roll back to"
     assert caught.value.hint == (
         f"`torchenv rollback 2` leads to {other}, whose smoke commands failed;"
         " `torchenv create 2.14` makes one"

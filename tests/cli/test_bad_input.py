@@ -114,7 +114,7 @@ def terminal(tmp_path: Path) -> Terminal:
         ("create --profile finetun", "there is no profile 'finetun'\nhint: did you mean `finetune`?"),
         (
             "show ../..",
-            "no environment is called '../..'\nhint: `torchenv list` shows the environments there are",
+            "environment `../..` not found\nhint: list the environments with `torchenv list`",
         ),
     ],
 )

@@ -162,7 +162,7 @@ def test_with_nothing_to_go_back_to_it_ends_with_3(torchenv: Torchenv) -> None:
     said = torchenv("rollback")
     assert (said.code, said.err) == (
         3,
-        "error: there is nothing to go back to\nhint: `torchenv create 2.14` makes one\n",
+        "error: no previous environment to roll back to\nhint: `torchenv create 2.14` makes one\n",
     )
 
 

@@ -26,7 +26,7 @@ def terminal(tmp_path: Path) -> Terminal:
     [
         (("plan", LONG), f"error: '{LONG}' is not a torch version\n"),
         (("plan", "--devices", LONG), f"error: --devices `{LONG}` is not a list of numbers\n"),
-        (("use", LONG), f"error: no environment is called '{LONG}'\n"),
+        (("use", LONG), f"error: environment `{LONG}` not found\n"),
         (
             ("prune", "--older-than", "99999999999d"),
             "error: torchenv prune: argument --older-than: `99999999999d` is not a length of time",

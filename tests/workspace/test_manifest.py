@@ -167,7 +167,7 @@ def test_a_version_is_compared_as_a_version_and_not_as_text() -> None:
 def test_what_may_be_several_environments_is_refused_with_their_numbers() -> None:
     with pytest.raises(InputError) as caught:
         built(built(Manifest(), "a"), "b").find("2.15")
-    assert str(caught.value) == "'2.15' may be any of environments 1 (a), 2 (b)"
+    assert str(caught.value) == "`2.15` matches environments 1 (a), 2 (b)"
     assert caught.value.hint == "give its number"
 
 
@@ -179,15 +179,15 @@ def test_a_version_that_only_one_environment_still_has_is_that_one() -> None:
     ("text", "hint"),
     [
         ("2.15.0-cu132-py312", "did you mean `2.15.0-cu132-py3.12`?"),
-        ("7", "`torchenv list` shows the environments there are"),
-        ("2.16", "`torchenv list` shows the environments there are"),
-        ("not a version", "`torchenv list` shows the environments there are"),
+        ("7", "list the environments with `torchenv list`"),
+        ("2.16", "list the environments with `torchenv list`"),
+        ("not a version", "list the environments with `torchenv list`"),
     ],
 )
 def test_what_is_no_environment_is_refused_with_what_may_be_meant(text: str, hint: str) -> None:
     with pytest.raises(InputError) as caught:
         built(Manifest()).find(text)
-    assert str(caught.value) == f"no environment is called {text!r}"
+    assert str(caught.value) == f"environment `{text}` not found"
     assert caught.value.hint == hint
 
 

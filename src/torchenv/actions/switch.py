@@ -100,7 +100,7 @@ def way_back(manifest: Manifest, named: str | None, store: Store) -> tuple[Envir
     def usable(environment: Environment) -> bool:
         why = unusable(environment, store)
         if why is not None:
-            passed_over[environment] = f"environment {environment} is passed over: {why}"
+            passed_over[environment] = f"skipping environment {environment}: {why}"
         return why is None
 
     target = manifest.rollback_target(usable)
@@ -161,7 +161,7 @@ def _switch_to(
     _warn(manifest.runs, target, outside, advice=advice)
     before = manifest.active
     changed = drift(target, Path(target.path))
-    said = (*said, *([changed] if changed else ["its interpreter and its torch are in place"]))
+    said = (*said, *([changed] if changed else ["its Python and its torch are verified"]))
     after = manifest.use(target.number, why=why, at=outside.now(), said=said)
     if after is not manifest:
         store.write(after)
@@ -215,7 +215,7 @@ def _nothing_before(manifest: Manifest, passed_over: Mapping[Environment, str]) 
     removed = [each for each in manifest.environments if each.state is State.REMOVED]
     locked = [each for each in (*passed_over, *reversed(removed)) if each.lock]
     hints += [f"`torchenv restore {each.number}` builds {each} again" for each in locked[:1]]
-    said = "; ".join(["there is nothing to go back to", *passed_over.values()])
+    said = "; ".join(["no previous environment to roll back to", *passed_over.values()])
     return NothingSuits(said, hint="; ".join(hints))
 
 

@@ -69,7 +69,7 @@ def _status_lines(status: StatusReport, root: Path) -> Iterator[str]:
     current = status.current
     yield f"workspace: {root}"
     if current is None:
-        yield "in use: nothing yet"
+        yield "No active environment"
     else:
         yield f"in use: environment {current}, {current.kind.value}, {current.state.value}"
         yield f"  {current.path}"

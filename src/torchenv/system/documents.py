@@ -60,7 +60,7 @@ class Table:
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
-            hint = "the file is cut short or damaged: make it again"
+            hint = "make the file again: it is incomplete or damaged"
             raise InputError(f"{source}: not valid JSON: {error}", hint=hint) from None
         if not isinstance(data, dict):
             raise InputError(f"{source}: the document is {_spoken(data)}, not an object")

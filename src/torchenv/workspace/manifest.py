@@ -77,12 +77,12 @@ class Manifest:
         found = self._match(text)
         if not found:
             close = nearest(text, [each.name for each in self.environments])
-            hint = close or "`torchenv list` shows the environments there are"
-            raise InputError(f"no environment is called {text!r}", hint=hint)
+            hint = close or "list the environments with `torchenv list`"
+            raise InputError(f"environment `{text}` not found", hint=hint)
         there = [each for each in found if each.on_disk] or found
         if len(there) > 1:
             several = ", ".join(str(each) for each in there)
-            raise InputError(f"{text!r} may be any of environments {several}", hint="give its number")
+            raise InputError(f"`{text}` matches environments {several}", hint="give its number")
         (one,) = there
         if one.state is State.BUILDING:
             hint = "it is still being built, or its run was stopped and the next `torchenv create` clears it"

@@ -109,7 +109,7 @@ def test_an_interpreter_that_fails_is_passed_over_with_a_note(tmp_path: Path) ->
     tools: dict[str, str | Says] = {str(broken): failure, str(good): says("3.12.7")}
     host = probed(tmp_path / "root", tools=tools, variables={"PATH": str(good.parent)})
     assert versions(host.pythons) == ["3.12.7"]
-    message = f"{broken} is passed over: pyenv: python3.9: command not found"
+    message = f"skipping {broken}: pyenv: python3.9: command not found"
     assert host.problems == (Problem("interpreter-broken", str(broken), message),)
 
 

@@ -67,7 +67,7 @@ def understand(seen: SeenEvidence) -> tuple[tuple[Interpreter, ...], tuple[Probl
         answer = parse_answer(path, evidence.text) if evidence.outcome == "read" else None
         if answer is None:
             why = (evidence.text.strip().splitlines() or ["it says nothing"])[-1]
-            problems.append(Problem("interpreter-broken", path, f"{path} is passed over: {why}"))
+            problems.append(Problem("interpreter-broken", path, f"skipping {path}: {why}"))
         else:
             found.append(answer.interpreter)
     return tuple(sorted(found, key=lambda each: each.conda)), tuple(problems)

@@ -1,0 +1,128 @@
+"""Every help line is in one file, so that a change of words is seen in review; words of the past stay away.
+
+Write the file again with `python -m tests.test_messages` in the top directory of the repository.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import io
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import torchenv
+from torchenv.cli import COMMANDS, main
+
+(PACKAGE,) = map(Path, torchenv.__path__)
+FILE = Path(__file__).parent / "messages.txt"
+
+# What was said once, odd or unclear, and is said otherwise now: in no module and in no help.
+PAST = (
+    "where one stands",
+    "in use: nothing yet",
+    "rollback: to nothing",
+    "its interpreter and its torch are in place",
+    "is as it was, file by file",
+    "proving it from inside",
+    "is proven on the CPU alone",
+    "no device visible: this plan is for the CPU",
+    "serves it, and nothing newer does",
+    "passed over:",
+    "was preferred",
+    "is not there; name a root that is",
+    "is not among the backends that were asked for",
+    "none of the run can",
+    "from inside, which takes a minute or two",
+    "stays unproven until",
+    "1 steps",
+    "1 files",
+    "a step back costs",
+    "does not take",
+    "the copy is there already",
+    "is no kernel any more",
+    "may be any of environments",
+    "needed by nobody",
+    "nobody needs",
+    "though a rollback leads to it",
+    "the locks are what the profile and the catalogue give",
+    "cut short or damaged: make it again",
+    "no environment is called",
+    "is there already",
+    "there is nothing to go back to",
+    "mend it and run again",
+    "gave no sign of life",
+    "what goes along",
+)
+
+
+def list_help() -> str:
+    """Ask every command for its help, and those below it for theirs."""
+    parts = [ask("--help")]
+    for name in COMMANDS:
+        told = ask(name, "--help")
+        parts.append(told)
+        # checkpoints: {scan,show,…} are commands of their own
+        below = re.findall(r"^    (\w+) {2,}[A-Z]", told, re.MULTILINE) if " ACTION " in told else []
+        parts += [ask(name, word, "--help") for word in below]
+    return "\n\n".join(parts) + "\n"
+
+
+def ask(*words: str) -> str:
+    out = io.StringIO()
+    # Lines of help are as wide as COLUMNS says to argparse, which looks into the process.
+    assert main(words, {}, "/", None, out, out) == 0
+    return f"$ torchenv {' '.join(words)}\n{out.getvalue().rstrip()}"
+
+
+@pytest.mark.skipif(sys.version_info[:2] not in {(3, 11), (3, 12)}, reason="argparse words it otherwise")
+def test_every_help_is_the_one_that_was_reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert list_help() == FILE.read_text("utf-8"), "write it again: python -m tests.test_messages"
+
+
+def test_a_line_of_help_begins_large_and_ends_without_a_stop() -> None:
+    for says in (line for _, line in COMMANDS.values()):
+        assert says[0].isupper()
+        assert not says.endswith(".")
+
+
+@pytest.mark.parametrize("phrase", PAST)
+def test_what_was_said_once_is_said_no_more(phrase: str) -> None:
+    assert find(phrase) == []
+
+
+def find(phrase: str) -> list[str]:
+    """Return the places where a text holds the phrase."""
+    return [f"{place}: {text}" for place, text in list_texts() if phrase in text]
+
+
+@functools.cache
+def list_texts() -> tuple[tuple[str, str], ...]:
+    """Return every text of the sources with its place; docstrings are for readers of the code."""
+    found = []
+    for path in PACKAGE.rglob("*.py"):
+        tree = ast.parse(path.read_text("utf-8"))
+        docstrings = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+        }
+        found += [
+            (f"{path.relative_to(PACKAGE)}:{node.lineno}", node.value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
+        ]
+    return tuple(found)
+
+
+if __name__ == "__main__":
+    import os
+
+    os.environ["COLUMNS"] = "100"
+    FILE.write_text(list_help(), "utf-8")
