@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import platform
+import socket
+import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,17 @@ pytestmark = pytest.mark.skipif(
 )
 
 NOBODY = "http://127.0.0.1:9"
-DECISION = ("outcome", "torch", "backend", "index", "python", "requirements", "environment", "warnings")
+DECISION = (
+    "outcome",
+    "torch",
+    "backend",
+    "index",
+    "python",
+    "requirements",
+    "environment",
+    "warnings",
+    "download",
+)
 CHOICE = ("2.15", "--backend", "cpu", "--python", sys.executable)
 
 
@@ -78,6 +91,45 @@ def test_an_answer_is_believed_for_an_hour_and_offline_asks_nothing(terminal: Te
     assert index.requests == []
     assert terminal.type("plan", *CHOICE).code == 0
     assert index.asked_for("whl/cpu", "torch")
+
+
+def test_a_plan_says_how_much_is_to_be_fetched_and_what_is_cached(terminal: Terminal) -> None:
+    host = HOSTS / "rtx-4090-driver-580.json"
+    planned = terminal.type("plan", "2.15", "--host", host, "--json")
+    assert planned.json["download"] == {"mib": 2861, "cached": False}
+    assert " (about 2.8 GiB)" in terminal.type("plan", "2.15", "--host", host).out
+    assert terminal.create().code == 0
+    assert terminal.type("plan", *CHOICE, "--json").json["download"] == {"mib": None, "cached": True}
+    assert " (cached)" in terminal.type("plan", *CHOICE).out
+
+
+def test_a_stop_ends_a_plan_whose_page_never_comes(terminal: Terminal) -> None:
+    asked, done = threading.Event(), threading.Event()
+
+    def never(connection: socket.socket) -> None:
+        with connection:
+            connection.recv(1)
+            asked.set()
+            done.wait(60)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        silent = threading.Thread(target=lambda: never(server.accept()[0]))
+        silent.start()
+        root = f"http://127.0.0.1:{server.getsockname()[1]}/whl"
+        process = subprocess.Popen(
+            terminal.argv("create", *CHOICE, "--dry-run"),
+            cwd=terminal.cwd,
+            env={**terminal.environ, "TORCHENV_TORCH_INDEX": root},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert asked.wait(30)
+        process.terminate()
+        process.communicate(timeout=30)
+        done.set()
+        silent.join()
+    # Without the stop it would have planned from the catalogue, and ended with 0.
+    assert process.returncode == 130
 
 
 def test_a_plan_makes_no_workspace(terminal: Terminal) -> None:

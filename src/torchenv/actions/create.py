@@ -82,7 +82,9 @@ class CreateOrder:
     @property
     def key(self) -> str:
         """What two orders of the same environment share: the decision, the packages, and the lock."""
-        plan = json.dumps(self.plan.to_document(), sort_keys=True, default=str)
+        # Whether torch is cached changes while another run builds the same.
+        document = {key: value for key, value in self.plan.to_document().items() if key != "download"}
+        plan = json.dumps(document, sort_keys=True, default=str)
         parts = (
             plan,
             repr(self.carried),

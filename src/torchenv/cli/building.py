@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchenv.cli.gather import (
+    add_download,
     add_warnings,
     collect_packages,
     find_active,
@@ -206,7 +207,7 @@ def plan(flags: PlanFlags, session: Session) -> int:
     found = resolve(question)
     if not (asked.offline or choice.hosts) and found.outcome is not Outcome.BLOCKED:
         found = replan_with_indexes(found, question, session, is_plan=True)
-    found = add_warnings(found, session)
+    found = add_download(add_warnings(found, session), question.host, session)
     if session.output.is_json:
         session.output.print_document(found.to_document())
     else:
@@ -300,7 +301,7 @@ def create(flags: CreateFlags, session: Session) -> int:
     if found.build is not None and choice.hosts and not flags.dry_run:
         # The devices of another machine are not here to compute on.
         found = replace(found, build=replace(found.build, unproven=True))
-    found = add_warnings(found, session)
+    found = add_download(add_warnings(found, session), question.host, session)
     output.say(
         describe_decision(found, explain=flags.explain)
         if found.build

@@ -224,6 +224,24 @@ def add_warnings(plan: Plan, session: Session) -> Plan:
     return replace(plan, warnings=(*plan.warnings, *remarks))
 
 
+def add_download(plan: Plan, host: Host, session: Session) -> Plan:
+    """Add to a plan what is to be fetched for it, and whether uv has torch already."""
+    if plan.build is None:
+        return plan
+    from dataclasses import replace
+
+    from torchenv.installers.cache import locate_cache
+    from torchenv.plan.values import Download
+
+    build, settings = plan.build, session.settings
+    # What is measured is a build for GPUs with their libraries.
+    mib = None if build.backend.vendor == "cpu" else build.release.download_mib.get(host.platform)
+    cache = locate_cache(settings.environ, settings.home, settings.system)
+    version = build.torch if build.index else str(build.release.version)
+    is_cached = cache is not None and cache.holds_build("torch", version, build.python.minor)
+    return replace(plan, build=replace(build, download=Download(mib, is_cached)))
+
+
 def note_surroundings(torch: str | None, session: Session) -> None:
     """Describe what stands around an environment with this torch and may undo it."""
     from torchenv.actions.surroundings import surroundings

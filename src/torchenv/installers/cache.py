@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,16 @@ class UvCache:
         except OSError:
             return False
 
+    def holds_build(self, name: str, version: str, python: str) -> bool:
+        """Return whether a wheel of this version for a Python such as `3.14t` was unpacked there."""
+        minor = python.rstrip("t").replace(".", "")
+        tag = f"cp{minor}-cp{minor}{'t' if python.endswith('t') else ''}"
+        try:
+            places = (*self.path.glob(f"wheels-v*/*/{name}"), *self.path.glob(f"wheels-v*/*/*/{name}"))
+            return any(next(place.glob(f"{version}-{tag}-*"), None) for place in places)
+        except OSError:
+            return False
+
     def explain_unusable(self, lock_file: LockFile | None = None) -> str | None:
         """Return in a few words why uv could not use this place; None if it could."""
         try:
@@ -45,6 +55,18 @@ class UvCache:
 
 
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
+
+
+def locate_cache(environ: Mapping[str, str], home: Path | None, system: str) -> UvCache | None:
+    """Return the cache that uv takes by itself; None where no home says where that is."""
+    if named := environ.get("UV_CACHE_DIR"):
+        return UvCache(Path(named))
+    if system == "win32":
+        local = environ.get("LOCALAPPDATA")
+        return UvCache(Path(local) / "uv" / "cache") if local else None
+    if above := environ.get("XDG_CACHE_HOME"):
+        return UvCache(Path(above) / "uv")
+    return UvCache(home / ".cache" / "uv") if home else None
 
 
 def _lock(handle: int) -> None:

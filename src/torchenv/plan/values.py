@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from packaging.version import Version
 
@@ -216,9 +216,16 @@ class Advice:
     reasons: tuple[str, ...]
 
 
+class Download(NamedTuple):
+    """What is to be fetched: about so many MiB, None where that is not known; or torch is cached already."""
+
+    mib: int | None
+    cached: bool
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Build:
-    """The decision itself. `index` None is the default package index."""
+    """The decision itself. `index` None is the default package index; `download` None is not looked at."""
 
     release: Release
     backend: Backend
@@ -226,6 +233,7 @@ class Build:
     python: PlannedPython
     requirements: tuple[str, ...]
     unproven: bool = False
+    download: Download | None = None
 
     @property
     def name(self) -> str:
@@ -271,6 +279,7 @@ class Plan:
             "requirements": list(build.requirements) if build else [],
             "environment": build and build.name,
             "unproven": bool(build and build.unproven),
+            "download": build and build.download and build.download._asdict(),
             "why": list(self.why),
             "hint": self.hint,
             "opens": self.opens,

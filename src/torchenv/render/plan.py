@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchenv.plan import Build, Plan, pip_command
+from torchenv.plan.values import Download
 
 _VERDICTS = {
     "upgrade": "upgrade",
@@ -55,11 +56,21 @@ def _decision(plan: Plan) -> Iterator[str]:
     else:
         yield f"torch {plan.build.torch} for {_python(plan.build)}"
         yield from (f"  {requirement}" for requirement in plan.build.requirements[1:])
-        yield f"  from {_index(plan.build)}"
+        yield f"  from {_index(plan.build)}{_size(plan.build)}"
     yield from (f"because {reason}" for reason in plan.why)
     if plan.hint:
         yield f"hint: {plan.hint}"
     yield from _devices(plan)
+
+
+def _size(build: Build) -> str:
+    match build.download:
+        case Download(cached=True):
+            return " (cached)"
+        case Download(mib=int(mib)):
+            return f" (about {mib / 1024:.1f} GiB)"
+        case _:
+            return ""
 
 
 def _devices(plan: Plan) -> Iterator[str]:
