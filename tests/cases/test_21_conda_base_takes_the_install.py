@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.support.index import Index
 from tests.support.terminal import Terminal
+from tests.support.workshop import PYTHON
 from tests.support.workspace import write_venv
 
 from torchenv.environment.fingerprint import fingerprint
@@ -15,7 +16,9 @@ from torchenv.environment.inspect import describe
 def test_the_only_target_is_the_new_environment(terminal: Terminal, index: Index, tmp_path: Path) -> None:
     base = tmp_path / "home" / "miniforge3"
     write_venv(base, {"torch": "2.6.0"})
+    (base / "pyvenv.cfg").unlink()
     (base / "conda-meta").mkdir()
+    (base / "conda-meta" / f"python-{PYTHON}-0_cpython.json").write_text('{"files": []}', "utf-8")
     before = fingerprint(describe(base)).digest
     ended = terminal.create(
         CONDA_PREFIX=str(base), CONDA_DEFAULT_ENV="base", CONDA_SHLVL="1", PIP_TARGET=str(base / "target")
