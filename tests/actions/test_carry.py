@@ -11,7 +11,7 @@ from tests.support.index import Index
 from tests.support.installed import Site
 from tests.support.wheels import Wheel
 
-from torchenv.actions.carry import Settled, list_bound_to_old_torch, lock_with
+from torchenv.actions.carry import Settled, list_bound_to_old_torch, lock_with, summarise
 from torchenv.catalogue import resources
 from torchenv.environment.inspect import distributions
 from torchenv.errors import NothingSuits, ToolFailed, Unobtainable
@@ -41,7 +41,7 @@ def test_versions_are_kept_where_they_resolve(uv: Uv, request_for: Ask) -> None:
     lock, settled = lock_with(carried, request_for(), uv)
     assert lock.versions["numpy"] == "2.2.0"
     assert lock.versions["torch"] == "2.15.0+cu132"
-    assert said(settled) == ["numpy 2.2.0 is kept", "lightning 2.5.0 is kept"]
+    assert said(settled) == ["numpy 2.2.0 at the same version", "lightning 2.5.0 at the same version"]
 
 
 def test_only_what_the_conflict_names_gives_way(uv: Uv, request_for: Ask, index: Index) -> None:
@@ -56,7 +56,7 @@ def test_only_what_the_conflict_names_gives_way(uv: Uv, request_for: Ask, index:
         ("numpy", "2.3.0", False),
         ("filelock", "3.20.0", True),
     ]
-    assert said(settled)[0].startswith("numpy 2.2.0 becomes 2.3.0: the packages do not fit together: ")
+    assert said(settled)[0].startswith("numpy 2.2.0 → 2.3.0: the packages do not fit together: ")
 
 
 def test_a_version_that_the_index_no_longer_has_becomes_a_newer_or_an_older_one(
@@ -65,8 +65,8 @@ def test_a_version_that_the_index_no_longer_has_becomes_a_newer_or_an_older_one(
     carried = CarriedPackages(wanted=(wanted("numpy", "2.2.1"), wanted("lightning", "2.6.0")))
     _, settled = lock_with(carried, request_for(), uv)
     assert said(settled) == [
-        f"numpy 2.2.1 becomes 2.3.0: {index.packages} has no numpy==2.2.1",
-        f"lightning 2.6.0 becomes 2.5.0: {index.packages} has no lightning==2.6.0",
+        f"numpy 2.2.1 → 2.3.0: {index.packages} has no numpy==2.2.1",
+        f"lightning 2.6.0 → 2.5.0: {index.packages} has no lightning==2.6.0",
     ]
 
 
@@ -88,8 +88,8 @@ def test_what_is_nowhere_is_left_out_and_the_rest_is_kept(uv: Uv, request_for: A
     lock, settled = lock_with(carried, request_for(), uv)
     assert "house-tools" not in lock.versions
     assert said(settled) == [
-        f"house-tools 3.0 is left out: {index.packages} has no house-tools==3.0",
-        "numpy 2.2.0 is kept",
+        f"house-tools 3.0 left out: {index.packages} has no house-tools==3.0",
+        "numpy 2.2.0 at the same version",
     ]
 
 
@@ -99,10 +99,9 @@ def test_what_wants_another_torch_is_left_out_with_both_sides_named(uv: Uv, requ
     assert "xformers" not in lock.versions
     xformers, numpy = said(settled)
     assert xformers == (
-        "xformers 0.0.40 is left out: xformers==0.0.40 wants torch==2.14.1,"
-        " and the plan has torch==2.15.0+cu132"
+        "xformers 0.0.40 left out: xformers==0.0.40 wants torch==2.14.1, and the plan has torch==2.15.0+cu132"
     )
-    assert numpy == "numpy 2.2.0 is kept"
+    assert numpy == "numpy 2.2.0 at the same version"
 
 
 def test_what_is_asked_for_by_name_never_gives_way(uv: Uv, request_for: Ask) -> None:
@@ -131,7 +130,7 @@ def test_what_is_for_another_platform_is_said(uv: Uv, request_for: Ask) -> None:
         asks=('lightning==2.5.0 ; sys_platform == "win32"',),
     )
     _, settled = lock_with(CarriedPackages(wanted=(elsewhere,)), request_for(), uv)
-    assert said(settled) == ["lightning 2.5.0 is left out: it is not for this platform"]
+    assert said(settled) == ["lightning 2.5.0 left out: it is not for this platform"]
 
 
 class Scripted:
@@ -187,15 +186,13 @@ def test_a_version_that_would_be_built_from_sources_becomes_one_with_a_wheel(req
     installer = Scripted(holding("1.26.4", "numpy-1.26.4.tar.gz"), holding("2.3.0", "numpy-2.3.0-cp313.whl"))
     _, settled = lock_with(CarriedPackages(wanted=(wanted("numpy", "1.26.4"),)), request_for(), installer)
     assert installer.asked == [("numpy==1.26.4",), ("numpy>=1.26.4",)]
-    assert said(settled) == [
-        f"numpy 1.26.4 becomes 2.3.0: 1.26.4 has no wheel for Python {PYTHON} on linux-x86_64"
-    ]
+    assert said(settled) == [f"numpy 1.26.4 → 2.3.0: 1.26.4 has no wheel for Python {PYTHON} on linux-x86_64"]
 
 
 def test_what_there_are_only_sources_of_is_kept(request_for: Ask) -> None:
     installer = Scripted(*(holding("1.0", "numpy-1.0.tar.gz") for _ in range(2)))
     _, settled = lock_with(CarriedPackages(wanted=(wanted("numpy", "1.0"),)), request_for(), installer)
-    assert said(settled) == ["numpy 1.0 is kept"]
+    assert said(settled) == ["numpy 1.0 at the same version"]
 
 
 def test_where_nobody_is_named_all_give_way_but_none_is_left_out(request_for: Ask) -> None:
@@ -236,3 +233,14 @@ def test_what_was_made_for_the_old_torch_becomes_what_the_index_has_for_the_new_
     )
     _, settled = lock_with(carried, request_for(), uv)
     assert [(each.name, each.now) for each in settled] == [("numpy", "2.2.0"), ("xformers", "0.0.41")]
+
+
+def test_a_summary_counts_what_stays_and_names_what_does_not() -> None:
+    same = Settled(name="numpy", version="2.2.0", now="2.2.0")
+    newer = Settled(name="scipy", version="1.0", now="1.1", why="1.0 has no wheel")
+    assert list(summarise([same, same])) == ["2 packages kept at the same versions"]
+    assert list(summarise([same, newer])) == [
+        "1 package kept at the same version, 1 changed:",
+        "  scipy 1.0 → 1.1: 1.0 has no wheel",
+    ]
+    assert list(summarise([])) == []

@@ -20,7 +20,7 @@ def test_a_file_that_is_gone_is_named_with_its_address_and_hash() -> None:
     found = fetchable(LOCK, lambda url: Missing(404) if "numpy" in url else "")
     (lost,) = map(str, found.lost)
     assert lost == (
-        "numpy==2.3.0 is no longer there: numpy-2.3.0-py3-none-any.whl;"
+        "numpy==2.3.0 can no longer be fetched: numpy-2.3.0-py3-none-any.whl;"
         f" it was at https://mirror.example/files/numpy-2.3.0-py3-none-any.whl, sha256 {'0' * 64}"
     )
 

@@ -21,7 +21,7 @@ def test_before_an_environment_is_removed_what_could_not_be_fetched_again_is_nam
     head = fetcher(workshop.network, method="HEAD")
     why = irreplaceable(made.environment, workshop.store, head, said.append)
     assert why is not None
-    assert why.startswith("nvidia-cudnn-cu12==9.10.2.21 is no longer there: ")
+    assert why.startswith("nvidia-cudnn-cu12==9.10.2.21 can no longer be fetched: ")
     assert f"{index.packages}/nvidia_cudnn_cu12-9.10.2.21-py3-none-any.whl" in why
     assert "sha256" in why
 

@@ -141,7 +141,7 @@ def test_a_file_that_the_index_lost_is_named_before_the_removal_and_after(
         said = torchenv("restore", "2")
         assert said.code == 4
         assert (
-            f"nvidia-cudnn-cu12==9.10.2.21 is no longer there: {lost[0].file_name}; it was at {address}"
+            f"nvidia-cudnn-cu12==9.10.2.21 can no longer be fetched: {lost[0].file_name}; it was at {address}"
             in (said.err)
         )
         assert torchenv.sound().list_unfinished() == ()

@@ -1,9 +1,9 @@
-"""Lock what is carried along: at the same versions where they resolve, else newer, else without."""
+"""Lock what is carried over: at the same versions where they resolve, else newer, else without."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
@@ -34,17 +34,30 @@ class Settled:
 
     @property
     def is_same_version(self) -> bool:
-        """Whether it goes along at the same version."""
+        """Whether it is carried over at the same version."""
         return self.now is not None and (
             self.now == self.version or Version(self.now) == Version(self.version)
         )
 
     def __str__(self) -> str:
         if self.now is None:
-            return f"{self.name} {self.version} is left out: {self.why}"
+            return f"{self.name} {self.version} left out: {self.why}"
         if self.is_same_version:
-            return f"{self.name} {self.version} is kept"
-        return f"{self.name} {self.version} becomes {self.now}: {self.why}"
+            return f"{self.name} {self.version} at the same version"
+        return f"{self.name} {self.version} → {self.now}: {self.why}"
+
+
+def summarise(settled: Sequence[Settled]) -> Iterator[str]:
+    """Yield in lines what became of packages: how many stay as they are, and each that does not."""
+    changed = [package for package in settled if not package.is_same_version]
+    count = len(settled) - len(changed)
+    same = f"{count} package{'' if count == 1 else 's'} kept at the same version{'' if count == 1 else 's'}"
+    if not changed:
+        if settled:
+            yield same
+        return
+    yield f"{same}, {len(changed)} changed:"
+    yield from (f"  {package}" for package in changed)
 
 
 def lock_with(
@@ -53,8 +66,8 @@ def lock_with(
     """Lock torch's family with all that is carried, giving way only where what is wanted does not resolve.
 
     What `carried.requirements` and constraints ask for never gives way. Whoever the installer names when it
-    refuses is asked for less strictly; where it names nobody who can give way, all do that still may without
-    being left out. Raises what the installer raises where nobody can.
+    refuses is asked for less strictly; where it names none that can give way, all do that still may without
+    being left out. Raises what the installer raises where none can.
     """
     fixed = replace(
         request,

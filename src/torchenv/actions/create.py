@@ -21,7 +21,7 @@ from torchenv.actions.building import (
     record_files,
 )
 from torchenv.actions.built import find_built
-from torchenv.actions.carry import lock_with
+from torchenv.actions.carry import lock_with, summarise
 from torchenv.actions.causes.devices import list_total_masks
 from torchenv.actions.fetchable import expiring
 from torchenv.actions.inside import InsideReport, activation, look, mismatches
@@ -208,8 +208,8 @@ def _interpreter(build: Build, ports: Ports) -> Path:
 def _make_lock(order: CreateOrder, python: Path, ports: Ports) -> Lock:
     ports.say(f"choosing packages for torch {order.build.torch}")
     lock, settled = lock_with(order.carried, _lock_request(order, python), ports.installer)
-    for each in settled:
-        ports.say(f"  {each}")
+    for line in summarise(settled):
+        ports.say(line)
     for note in expiring(lock):
         ports.say(f"note: {note}")
     return lock

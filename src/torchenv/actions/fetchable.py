@@ -26,7 +26,9 @@ class Lost:
 
     def __str__(self) -> str:
         where = f"it was at {self.file.url}, sha256 {self.file.sha256}"
-        return f"{self.package.name}=={self.package.version} is no longer there: {self.file.name}; {where}"
+        return (
+            f"{self.package.name}=={self.package.version} can no longer be fetched: {self.file.name}; {where}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

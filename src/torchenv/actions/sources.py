@@ -47,7 +47,7 @@ def refuse_vanished(lock: Lock, fetch: Fetch, say: Say) -> None:
     if wrong:
         raise IndexFailed(
             "; ".join(wrong),
-            hint="take it from a mirror or with --wheels DIR, or lock anew: `torchenv lock --upgrade`",
+            hint="take it from a mirror or with --wheels DIR, or run `torchenv lock --upgrade`",
         )
     for package, page in pages:
         listed = [page.file(file.name) for file in package.files] if page else []
