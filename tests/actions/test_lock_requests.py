@@ -20,15 +20,22 @@ created-by = "torchenv"
 
 [[packages]]
 name = "torch"
-version = "2.16.0.dev1+cpu"
+version = "{torch}"
 wheels = [
-    { url = "https://m.example/torch-2.16.0.dev1%2Bcpu-cp312-none-any.whl", hashes = { sha256 = "aa" } },
+    {{ url = "https://m.example/torch-{torch}-cp312-none-any.whl", hashes = {{ sha256 = "aa" }} }},
+]
+
+[[packages]]
+name = "torchcodec"
+version = "0.9.0.dev1"
+wheels = [
+    {{ url = "https://m.example/torchcodec-0.9.0.dev1-cp312-none-any.whl", hashes = {{ sha256 = "bb" }} }},
 ]
 """
 
 
 class Recorder:
-    """An installer that answers every request with one lock, and keeps what it was asked."""
+    """An installer that answers every request with the torch asked for, and keeps what it was asked."""
 
     def __init__(self) -> None:
         self.requests: list[LockRequest] = []
@@ -36,7 +43,8 @@ class Recorder:
 
     def lock(self, request: LockRequest) -> Lock:
         self.requests.append(request)
-        return Lock.parse(LOCK, "a lock")
+        torch = request.requirements[0].partition("==")[2]
+        return Lock.parse(LOCK.format(torch=torch), "a lock")
 
     cache = None
 
@@ -80,7 +88,7 @@ def test_a_lock_for_macs_serves_the_oldest_that_the_release_installs_on() -> Non
 def test_a_development_build_in_a_lock_is_told_to_expire() -> None:
     made = lock(order(Target(name="t", platform="linux-x86_64", python="3.12")), Recorder(), print)
     assert list(made.notes()) == [
-        "t: torch 2.16.0.dev1+cpu is a development build: its file expires, and its lock with it"
+        "t: torchcodec 0.9.0.dev1 is a development build: its file expires, and its lock with it"
     ]
 
 
