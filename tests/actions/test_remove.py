@@ -74,6 +74,7 @@ def test_an_adopted_environment_is_never_touched(workspace: Workspace, tmp_path:
     assert caught.value.message == (
         f"environment {adopted} is not removed: it was made elsewhere, and torchenv only reads it"
     )
+    assert caught.value.hint == "take it off the record, its files stay: `torchenv forget 1`"
     prune(Pruning(keep=0), workspace.store, workspace.running, replaceable, dry_run=False)
     assert Path(adopted.path).is_dir()
 

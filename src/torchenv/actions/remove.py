@@ -104,7 +104,8 @@ def _refuse(environment: Environment, manifest: Manifest, running: Running) -> N
 def _indispensable(environment: Environment, manifest: Manifest) -> tuple[str, str | None] | None:
     """Explain why an environment must stay even by force, and what would let it go."""
     if environment.kind is EnvironmentKind.ADOPTED:
-        return "it was made elsewhere, and torchenv only reads it", None
+        hint = f"take it off the record, its files stay: `torchenv forget {environment.number}`"
+        return "it was made elsewhere, and torchenv only reads it", hint
     if environment.number == manifest.current:
         return "it is in use", "put another one in use first: `torchenv use ENV`"
     for kept in manifest.kept:

@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("building", "Show which PyTorch suits this machine, and why"),
     "create": ("building", "Build a new environment beside the others"),
     "adopt": ("environments", "Record an environment made elsewhere (it is only read)"),
+    "forget": ("environments", "Take an adopted environment off the record (its files stay)"),
     "status": ("environments", "Show the active environment and anything wrong with it"),
     "list": ("environments", "List the environments of this workspace"),
     "show": ("environments", "Show one environment with its plan, lock file and proofs"),

@@ -1,8 +1,9 @@
-"""`list`, `show`, `status`, `diff`, `adopt`, `remove`, `prune`, `restore`: what a workspace holds."""
+"""What a workspace holds: `list`, `show`, `status`, `diff`, `adopt`, `forget`, `remove`, `prune` and more."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from argparse import ArgumentTypeError
 from datetime import timedelta
 from typing import NamedTuple
@@ -136,6 +137,28 @@ def adopt(flags: AdoptFlags, session: Session) -> int:
     return 0
 
 
+class ForgetFlags(NamedTuple):
+    """What `forget` takes."""
+
+    environment: str
+
+
+def declare_forget(parser: Parser) -> None:
+    """Declare what `forget` takes."""
+    add_environment(parser, required=True)
+
+
+def forget(flags: ForgetFlags, session: Session) -> int:
+    """Take it off the record and print where its files stay."""
+    from torchenv.actions.forget import forget as drop_from_record
+
+    environment = drop_from_record(flags.environment, session.store)
+    again = f"record it again with `torchenv adopt {shlex.quote(environment.path)}`"
+    session.output.print(f"forgot environment {environment}; its files stay")
+    session.output.say(again)
+    return 0
+
+
 class RemoveFlags(NamedTuple):
     """What `remove` takes."""
 
@@ -259,6 +282,7 @@ COMMANDS = {
     "status": CommandSpec(declare_status, reader(StatusFlags), status),
     "diff": CommandSpec(declare_diff, reader(DiffFlags), diff),
     "adopt": CommandSpec(declare_adopt, reader(AdoptFlags), adopt),
+    "forget": CommandSpec(declare_forget, reader(ForgetFlags), forget),
     "remove": CommandSpec(declare_remove, reader(RemoveFlags), remove),
     "prune": CommandSpec(declare_prune, reader(PruneFlags), prune),
     "restore": CommandSpec(declare_restore, reader(RestoreFlags), restore),

@@ -240,6 +240,21 @@ class Manifest:
         assert self.number(number).state is State.BUILDING
         return replace(self, environments=tuple(each for each in self.environments if each.number != number))
 
+    def forget(self, number: int) -> Manifest:
+        """Take an environment off the record, and out of what is recorded of checkpoints; history stays."""
+        assert number != self.current
+        others = tuple(environment for environment in self.environments if environment.number != number)
+        kept = (
+            replace(boat, readable_by=tuple(reader for reader in boat.readable_by if reader != number))
+            for boat in self.kept
+        )
+        return replace(
+            self,
+            environments=others,
+            kept=tuple(kept),
+            runs=tuple(run.without(number) for run in self.runs),
+        )
+
     def mark_removed(self, number: int) -> Manifest:
         """Record that an environment is gone; its line and its lock stay, so that it can be built again."""
         return self._change(self.number(number), state=State.REMOVED)[0]

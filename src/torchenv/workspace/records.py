@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -265,6 +265,17 @@ class Run:
             unjudged_for=table.integers("unjudged-for"),
             unknown_for=table.integers("unknown-for"),
             more=unknown_keys(table, cls),
+        )
+
+    def without(self, number: int) -> Run:
+        """Return the same run with nothing said of an environment."""
+        return replace(
+            self,
+            newest_readable={
+                reader: save for reader, save in self.newest_readable.items() if reader != number
+            },
+            downgrades_for=tuple(reader for reader in self.downgrades_for if reader != number),
+            unjudged_for=tuple(reader for reader in self.unjudged_for if reader != number),
         )
 
 

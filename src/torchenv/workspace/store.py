@@ -514,8 +514,7 @@ class Store:
                 self._say(f"{environment.path} could not be cleared yet: {error}")
                 continue
             manifest = manifest.drop_unfinished(environment.number)
-            for kept in (self.lock_path, self.plan_path, self.fingerprint_path):
-                self._disk.delete(kept(environment.number))
+            self.delete_records(environment.number)
             if not self._is_own(environment.number):
                 self._disk.delete(self._build_path(environment.number).with_suffix(".lease"))
                 self._disk.delete(self._build_path(environment.number))
@@ -524,6 +523,11 @@ class Store:
         self.empty_trash()
         self.remake_current(manifest)
         return manifest
+
+    def delete_records(self, number: int) -> None:
+        """Delete the lock, the plan, the fingerprint and the logs that were kept of an environment."""
+        for kept in (self.lock_path, self.plan_path, self.fingerprint_path, self.log_directory):
+            self._disk.delete(kept(number))
 
     def discard(self, environment: Environment) -> None:
         """Rename the directory of an environment away, to where `empty_trash` deletes it.
