@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.support.workspace import Workspace
+from tests.support.workspace import Workspace, install, site_of
 
 from torchenv.actions.remove import Pruned, Pruning, prune, remove
 from torchenv.actions.switch import use
 from torchenv.errors import NothingSuits, WorkspaceError
+from torchenv.render.status import describe_removed
 from torchenv.system.processes import Process
 from torchenv.workspace.records import Environment, Kept, State
 
 
 def replaceable(_: Environment) -> None:
     return None
+
+
+def go(*args: Any, **options: Any) -> list[Environment]:
+    return [removed.environment for removed in remove(*args, **options)]
 
 
 def three(workspace: Workspace) -> tuple[Environment, Environment, Environment]:
@@ -29,7 +37,7 @@ def three(workspace: Workspace) -> tuple[Environment, Environment, Environment]:
 
 def test_an_environment_that_nobody_needs_goes_and_its_line_and_lock_stay(workspace: Workspace) -> None:
     *_, third = three(workspace)
-    assert remove(["3"], workspace.store, workspace.running, replaceable) == (third,)
+    assert go(["3"], workspace.store, workspace.running, replaceable) == [third]
     assert not Path(third.path).exists()
     assert workspace.store.read().number(3).state is State.REMOVED
     assert workspace.store.lock_path(3).is_file()
@@ -62,7 +70,7 @@ def test_by_force_the_one_to_go_back_to_goes_and_nothing_else_that_is_needed(wor
     ):
         with pytest.raises(NothingSuits, match=why):
             remove([number], workspace.store, workspace.running, replaceable, force=True)
-    assert remove(["1"], workspace.store, workspace.running, replaceable, force=True) == (first,)
+    assert go(["1"], workspace.store, workspace.running, replaceable, force=True) == [first]
     assert [Path(each.path).is_dir() for each in (first, second, third)] == [False, True, True]
 
 
@@ -94,7 +102,7 @@ def test_the_only_one_that_reads_a_kept_checkpoint_stays(workspace: Workspace) -
         f"environment {third} is not removed: nothing else can read the kept checkpoint runs/a/step-100"
     )
     keep_checkpoint(workspace, 1, 3)
-    assert remove(["3"], workspace.store, workspace.running, replaceable) == (third,)
+    assert go(["3"], workspace.store, workspace.running, replaceable) == [third]
 
 
 def test_of_two_readers_removed_together_neither_goes(workspace: Workspace) -> None:
@@ -185,3 +193,20 @@ def test_what_someone_put_in_the_place_of_an_environment_stays_and_stops_no_othe
     assert caught.value.message == f"{third.path} is not what torchenv built there: it is left alone"
     assert thesis.read_text() == "precious"
     assert workspace.store.read().number(3) == third
+
+
+def test_what_is_lost_is_measured_and_named(workspace: Workspace) -> None:
+    *_, third = three(workspace)
+    install(site_of(third), "wandb", "0.20.1")
+    inside, shared = Path(third.path) / "inside", workspace.directory / "shared"
+    inside.write_bytes(b"x" * (1 << 20))
+    shared.write_bytes(b"x" * (1 << 22))
+    os.link(shared, Path(third.path) / "shared")
+    (removed,) = remove(["3"], workspace.store, workspace.running, replaceable)
+    assert removed.by_hand == ("wandb 0.20.1",)
+    assert 1 << 20 <= removed.freed < 1 << 22
+    assert describe_removed(replace(removed, freed=3 << 29)) == (
+        f"removed environment {third} (1.5 GiB freed)\n"
+        "  rebuild it with `torchenv restore 3`\n"
+        "  not rebuilt with it, as added by hand: wandb 0.20.1"
+    )

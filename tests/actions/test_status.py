@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from tests.support.workspace import Workspace, install, site_of
 
 from torchenv.actions.diff import Differences, PackageChange, diff
+from torchenv.actions.remove import remove
 from torchenv.actions.status import StatusReport, status
 from torchenv.actions.switch import rollback, use
 from torchenv.actions.verify import verify_environment
 from torchenv.environment.findings import EnvironmentFinding
 from torchenv.environment.fingerprint import fingerprint
 from torchenv.environment.inspect import describe
-from torchenv.render.status import describe_diff, describe_status
+from torchenv.render.status import describe_diff, describe_status, encode_status
 from torchenv.system.processes import Process
 
 
@@ -37,8 +39,25 @@ def test_one_look_says_what_is_in_use_and_where_a_rollback_leads(workspace: Work
         f"  {new.path}",
         f"  torch 2.15.0+cu132 on Python {new.python.version}",
         f"rollback: to environment {old}",
+        "disk: 0.0 GiB in 2 built environments",
         "runs from it: process 4711 (python train.py)",
     ]
+
+
+def test_it_says_how_much_is_on_the_disk_and_what_can_be_rebuilt(workspace: Workspace) -> None:
+    first, second, third = (workspace.built(f"2.15.0+{tag}") for tag in ("cu132", "cu134", "cpu"))
+    use("1", workspace.store, workspace.outside)
+    remove(["3"], workspace.store, workspace.running, lambda _: None)
+    found = looked(workspace)
+    whole = fingerprint(describe(Path(first.path)))
+    assert found.sizes[1] == sum(entry.size for entry in whole.entries.values()) > 0
+    shown = describe_status(replace(found, sizes={1: 3 << 30, 2: 3 << 29}), workspace.store.root)
+    assert (
+        f"disk: 4.5 GiB in 2 built environments\nremoved: {third}; rebuild with `torchenv restore 3`" in shown
+    )
+    document = encode_status(found, workspace.store.root)
+    assert (list(document["disk"]["bytes"]), document["removed"]) == (["1", "2"], [3])
+    assert second.number == 2
 
 
 def test_before_there_is_anything_it_says_so(workspace: Workspace) -> None:

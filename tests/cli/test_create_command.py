@@ -390,3 +390,36 @@ def test_a_machine_of_another_kind_is_only_planned_for(terminal: Terminal) -> No
         ),
     )
     assert not terminal.workspace.exists()
+
+
+# Names for people, and what a workspace brings along.
+
+
+def test_a_name_for_people_is_listed_with_its_torch_and_found_again(terminal: Terminal) -> None:
+    ended = terminal.create("--name", "baseline")
+    assert ended.code == 0, ended.err
+    assert terminal.built() == ["1-baseline"]
+    assert "  baseline (torch 2.15.0+cpu)  " in terminal.type("list").out
+    assert terminal.type("show", "baseline", "--json").json["number"] == 1
+    assert terminal.create("--name", "baseline").error == (
+        2,
+        (
+            "error: the name `baseline` belongs to environment 1\n"
+            "hint: choose another --name; that one is shown by `torchenv show 1`\n"
+        ),
+    )
+
+
+@pytest.mark.parametrize("name", ["2.15", "3", "a/b", "../up"])
+def test_a_name_that_would_be_taken_for_something_else_makes_nothing(terminal: Terminal, name: str) -> None:
+    assert terminal.create("--name", name).code == 2
+    assert terminal.built() == []
+
+
+def test_git_sees_nothing_of_a_workspace_until_a_person_decides_otherwise(terminal: Terminal) -> None:
+    terminal.create()
+    ignored = terminal.workspace / ".gitignore"
+    assert ignored.read_text() == "*\n"
+    ignored.unlink()
+    assert terminal.type("use", "1").code == 0
+    assert not ignored.exists()

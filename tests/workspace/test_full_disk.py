@@ -82,7 +82,7 @@ def test_a_full_disk_is_gone_back_on_and_freed(small: Path, *, has_reserve: bool
     assert use("2", store, OUTSIDE).now.number == 2
     assert os.readlink(store.current) == store.read().number(2).path  # noqa: PTH115
 
-    (gone,) = remove(["3"], store, lambda _: (), lambda _: None)
+    (gone,) = (one.environment for one in remove(["3"], store, lambda _: (), lambda _: None))
     assert not Path(gone.path).exists()
     pruned = prune(Pruning(keep=0), store, lambda _: (), lambda _: None, dry_run=False)
     assert [environment.number for environment in pruned.gone] == [4]

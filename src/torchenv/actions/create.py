@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
@@ -32,7 +33,7 @@ from torchenv.environment.base_python import BasePython
 from torchenv.environment.identity import new_identity
 from torchenv.environment.inspect import Installation, canonical, distributions
 from torchenv.environment.verify import digest_of_base
-from torchenv.errors import ToolFailed, WorkspaceError
+from torchenv.errors import InputError, ToolFailed, WorkspaceError
 from torchenv.host.model import Host, Problem
 from torchenv.installers import LockRequest
 from torchenv.installers.local import install_local
@@ -41,8 +42,9 @@ from torchenv.packages import CarriedPackages, LocalPackage
 from torchenv.plan import Build, Outcome, Plan
 from torchenv.profile.model import Profile
 from torchenv.system.disk import PathLength
+from torchenv.system.names import check_environment_name
 from torchenv.workspace.manifest import Manifest
-from torchenv.workspace.records import ChoiceRecord, Environment
+from torchenv.workspace.records import ChoiceRecord, Environment, State
 
 NOTHING_CARRIED = CarriedPackages()
 
@@ -53,6 +55,7 @@ class CreateOrder:
 
     `local` are folders that go in last, by their absolute paths.
     `lock` is what to build where that was locked before; without one the packages are chosen now.
+    `name` is what a person calls it, in place of the plan's name.
     `ignored` are other tools' settings that do not steer it, `around` is what may undo it.
     """
 
@@ -66,6 +69,7 @@ class CreateOrder:
     by_hand: bool = False
     package_index: str | None = None
     lock: Lock | None = None
+    name: str | None = None
     ignored: tuple[str, ...] = ()
     around: tuple[Problem, ...] = ()
 
@@ -91,6 +95,7 @@ class CreateOrder:
             repr(self.local),
             repr(self.profile.packages),
             self.lock.digest if self.lock else "",
+            self.name or "",
         )
         return sha256("\n".join(parts).encode(errors="surrogateescape")).hexdigest()
 
@@ -120,6 +125,7 @@ def create(order: CreateOrder, ports: Ports) -> CreateOutcome:
     `WorkspaceError` where the disk refuses.
     """
     store, purpose = ports.store, order.purpose
+    refuse_name(order.name, store.read())
     python = _interpreter(order.build, ports)
     # Every file of it is read, which takes seconds: not while others wait.
     seen = look_at_active(store.read(), order.host)
@@ -132,6 +138,7 @@ def create(order: CreateOrder, ports: Ports) -> CreateOutcome:
                     return CreateOutcome(environment=there, new=False)
                 other = store.find_build(manifest, order.key)
                 if other is None:
+                    refuse_name(order.name, manifest)
                     manifest, fallback = in_use(manifest, order.host, order.catalogue, ports, seen)
                     manifest, new = _begin(manifest, order, python, ports)
                     own.enter_context(store.build(new.number, order.key, purpose))
@@ -143,6 +150,22 @@ def create(order: CreateOrder, ports: Ports) -> CreateOutcome:
         made = next((one for one in store.read().environments if one.number == other and one.live), None)
         if made is not None:
             return CreateOutcome(environment=made, new=False)
+
+
+def refuse_name(name: str | None, manifest: Manifest) -> None:
+    """Raise `InputError` for a name that cannot name an environment, or names one already."""
+    if name is None:
+        return
+    check_environment_name(name)
+    if re.fullmatch(r"[0-9][0-9.]*", name):
+        hint = "choose another one, such as `--name nightly-run`"
+        raise InputError(f"`{name}` reads as a number or a version, not as a name", hint=hint)
+    taken = (one for one in manifest.environments if one.name == name and one.state is not State.REMOVED)
+    if (other := next(taken, None)) is not None:
+        raise InputError(
+            f"the name `{name}` belongs to environment {other.number}",
+            hint=f"choose another --name; that one is shown by `torchenv show {other.number}`",
+        )
 
 
 def _build_and_commit(
@@ -278,7 +301,7 @@ def _add_to_manifest(
     build, plan = order.build, order.plan
     version = Version(build.release.version.public)
     return manifest.begin(
-        build.name,
+        order.name or build.name,
         within=ports.store.environments,
         python=BasePython(str(build.python.version), str(python), digest_of_base(python)),
         at=ports.now(),

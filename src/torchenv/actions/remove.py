@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from torchenv.actions.run import directory_of
+from torchenv.actions.status import list_added_by_hand
 from torchenv.actions.switch import unusable
-from torchenv.errors import NothingSuits, WorkspaceError
+from torchenv.errors import NothingSuits, TorchenvError, WorkspaceError
+from torchenv.lockfile.lock import Lock
 from torchenv.system.processes import Running
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, EnvironmentKind
@@ -41,9 +45,18 @@ class Pruned:
     kept: tuple[tuple[Environment, str], ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Removed:
+    """What went: the bytes that it gives back, and the packages `by_hand` that no lock holds."""
+
+    environment: Environment
+    freed: int
+    by_hand: tuple[str, ...] = ()
+
+
 def remove(
     named: Sequence[str], store: Store, running: Running, irreplaceable: Irreplaceable, *, force: bool = False
-) -> tuple[Environment, ...]:
+) -> tuple[Removed, ...]:
     """Remove environments, all or none; their locks stay, so that each can be built again.
 
     With `force` one goes to which a rollback would lead, too.
@@ -64,10 +77,21 @@ def remove(
                 raise NothingSuits(f"environment {environment} could not be built again: {why}", hint=hint)
             after = after.mark_removed(environment.number)
             chosen.append(environment)
+        removed = tuple(_measure_loss(environment, store) for environment in chosen)
         for environment in chosen:
             manifest = _discard(environment, manifest, store)
         store.empty_trash()
-        return tuple(chosen)
+        return removed
+
+
+def _measure_loss(environment: Environment, store: Store) -> Removed:
+    by_hand: tuple[str, ...] = ()
+    # What is damaged can be removed all the same.
+    with suppress(TorchenvError, OSError):
+        path = store.lock_path(environment.number)
+        lock = Lock.parse(path.read_text(encoding="utf-8"), str(path))
+        by_hand = list_added_by_hand(directory_of(environment, store), lock)
+    return Removed(environment=environment, freed=store.measure(environment), by_hand=by_hand)
 
 
 def prune(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from packaging.version import Version
@@ -18,19 +18,24 @@ from torchenv.host.model import Problem
 from torchenv.lockfile.lock import Lock
 from torchenv.system.processes import Process, Running
 from torchenv.workspace.manifest import Manifest
-from torchenv.workspace.records import Environment, Run
+from torchenv.workspace.records import Environment, EnvironmentKind, Run, State
 from torchenv.workspace.store import Moved, Store
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StatusReport:
-    """What there is to say; `before` is where a rollback would lead, `runs` are those of training."""
+    """What there is to say; `before` is where a rollback would lead, `runs` are those of training.
+
+    `sizes` are the bytes of each built environment by its number, `removed` are those that can be rebuilt.
+    """
 
     current: Environment | None
     before: Environment | None
     problems: tuple[Problem, ...]
     running: tuple[Process, ...]
     runs: tuple[Run, ...] = ()
+    sizes: Mapping[int, int] = field(default_factory=dict, hash=False)
+    removed: tuple[Environment, ...] = ()
 
 
 def status(
@@ -58,7 +63,33 @@ def status(
         ),
         running=running([Path(current.path)]) if current else (),
         runs=runs,
+        sizes=_read_sizes(manifest, store),
+        removed=tuple(
+            environment
+            for environment in manifest.environments
+            if environment.state is State.REMOVED and store.lock_path(environment.number).is_file()
+        ),
     )
+
+
+def _read_sizes(manifest: Manifest, store: Store) -> dict[int, int]:
+    built = [one for one in manifest.environments if one.kind is EnvironmentKind.BUILT and one.on_disk]
+    sizes = ((environment.number, store.read_built_size(environment)) for environment in built)
+    return {number: size for number, size in sizes if size is not None}
+
+
+def list_added_by_hand(directory: Path, lock: Lock) -> tuple[str, ...]:
+    """Return the packages in an environment that its lock does not hold, each as `name version`."""
+    return tuple(
+        f"{name} {version}"
+        for name, version in sorted(_find_versions(directory).items())
+        if name not in lock.versions
+    )
+
+
+def _find_versions(directory: Path) -> dict[str, str]:
+    installed = distributions(describe(directory))
+    return {canonical(distribution.name): distribution.version for distribution in installed}
 
 
 def _of_environment(environment: Environment, store: Store) -> Iterator[Problem]:
@@ -89,8 +120,7 @@ def _find_wrong_files(environment: Environment, directory: Path, store: Store) -
 
 def _find_changes_since_lock(directory: Path, lock: Lock) -> Iterator[Problem]:
     """Name what was installed by hand since the environment was built; torch itself is told as its drift."""
-    installed = distributions(describe(directory))
-    found = {canonical(distribution.name): distribution.version for distribution in installed}
+    found = _find_versions(directory)
     for name, version in lock.versions.items():
         now = found.get(name)
         if name != "torch" and (now is None or Version(now).public != Version(version).public):

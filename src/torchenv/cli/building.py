@@ -263,12 +263,16 @@ class CreateFlags(NamedTuple):
     use: bool
     dry_run: bool
     explain: bool = False
+    name: str | None = None
 
 
 def declare_create(parser: Parser) -> None:
     """Declare what `create` takes."""
     add_choice(parser)
     add_carrying(parser)
+    parser.add_argument(
+        "--name", metavar="N", help="Name of the new environment (default: version, backend and Python)"
+    )
     parser.add_argument("--use", action="store_true", help="Switch to the new environment at the end")
     parser.add_argument("--dry-run", action="store_true", help="Stop after the decision")
     parser.add_argument("--explain", action="store_true", help="Show what was not chosen, and why")
@@ -278,14 +282,17 @@ def declare_create(parser: Parser) -> None:
 def read_create_flags(flags: Namespace, cwd: Path) -> CreateFlags:
     """Return the flags of `create`."""
     choice = read_choice(flags, cwd)
-    return CreateFlags(choice, flags.like, tuple(flags.files), flags.use, flags.dry_run, flags.explain)
+    files = tuple(flags.files)
+    return CreateFlags(choice, flags.like, files, flags.use, flags.dry_run, flags.explain, flags.name)
 
 
 def create(flags: CreateFlags, session: Session) -> int:
     """Gather, decide, apply, report."""
+    from torchenv.actions.create import refuse_name
     from torchenv.render.plan import describe_advice, describe_decision, describe_refusal
 
     output, choice = session.output, flags.choice
+    refuse_name(flags.name, session.store.read())
     host = _read_host(choice, session) if flags.dry_run else _read_buildable_host(choice, session)
     model = find_model(flags.like, session)
     carried = collect_packages(flags.files, model, session)
@@ -402,6 +409,7 @@ def _make(
         package_index=session.mirrors.packages,
         ignored=session.inherited.ignored,
         around=around,
+        name=flags.name,
     )
     made = build_environment(order, session.make_ports())
     said = describe_made(made, order, program=settings.program)

@@ -180,17 +180,16 @@ def declare_remove(parser: Parser) -> None:
 def remove(flags: RemoveFlags, session: Session) -> int:
     """Remove them all, or say why one must stay."""
     from torchenv.actions.remove import remove as delete
+    from torchenv.render.status import describe_removed
 
-    for environment in delete(
+    for removed in delete(
         flags.environments,
         session.store,
         session.running,
         explain_irreplaceable(session, force=flags.force),
         force=flags.force,
     ):
-        session.output.print(
-            f"removed environment {environment}; rebuild it with `torchenv restore {environment.number}`"
-        )
+        session.output.print_text(describe_removed(removed))
     return 0
 
 

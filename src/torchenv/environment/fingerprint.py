@@ -101,6 +101,11 @@ def fingerprint(installation: Installation) -> Fingerprint:
     return Fingerprint(dict(sorted(entries.items())))
 
 
+def sum_sizes(text: str) -> int:
+    """Return the bytes of all files that the text of a fingerprint lists, without reading the rest of it."""
+    return sum(int(line.rpartition("\t")[2].partition(" ")[0]) for line in text.split("\n")[:-1])
+
+
 def differences(before: Fingerprint, after: Fingerprint) -> tuple[FileDifference, ...]:
     """Name each file that differs, in the order of their paths."""
     paths = sorted(before.entries.keys() | after.entries.keys())

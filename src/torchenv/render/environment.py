@@ -28,7 +28,7 @@ def describe_list(manifest: Manifest) -> str:
         (
             "*" if each.number == manifest.current else "",
             str(each.number),
-            each.name,
+            _name(each),
             _state(each),
             each.reads or "",
             each.path,
@@ -76,6 +76,14 @@ def columns(rows: Sequence[tuple[str, ...]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _name(environment: Environment) -> str:
+    """Return its name, with its torch where a person has named it otherwise."""
+    torch = environment.torch
+    if torch is None or environment.name.startswith(torch.partition("+")[0]):
+        return environment.name
+    return f"{environment.name} (torch {torch})"
 
 
 def _state(environment: Environment) -> str:

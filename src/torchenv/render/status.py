@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from torchenv.actions.diff import Differences, PackageChange
-from torchenv.actions.remove import Pruned
+from torchenv.actions.remove import Pruned, Removed
 from torchenv.actions.status import StatusReport
 from torchenv.checkpoints.lifeboats import describe_run
 from torchenv.environment.findings import EnvironmentFinding
+from torchenv.storage.carry import describe_size
 from torchenv.system.documents import plain
 from torchenv.workspace.records import Environment, State, as_json
 
@@ -24,6 +25,8 @@ def encode_status(status: StatusReport, root: Path) -> dict[str, Any]:
         "rollback": status.before.number if status.before else None,
         "problems": plain(status.problems),
         "running": plain(status.running),
+        "disk": {"bytes": {str(number): size for number, size in status.sizes.items()}},
+        "removed": [environment.number for environment in status.removed],
     }
 
 
@@ -60,6 +63,18 @@ def encode_findings(environment: Environment, findings: tuple[EnvironmentFinding
     }
 
 
+def describe_removed(removed: Removed) -> str:
+    """Describe what went, what it gave back and what is lost with it."""
+    environment = removed.environment
+    lines = [
+        f"removed environment {environment} ({describe_size(removed.freed)} freed)",
+        f"  rebuild it with `torchenv restore {environment.number}`",
+    ]
+    if removed.by_hand:
+        lines.append(f"  not rebuilt with it, as added by hand: {', '.join(removed.by_hand)}")
+    return "\n".join(lines)
+
+
 def describe_pruned(pruned: Pruned, *, dry_run: bool) -> str:
     """Describe what went, or would go, and what stays though it is old."""
     return "\n".join(_describe_pruned_lines(pruned, dry_run=dry_run))
@@ -78,6 +93,13 @@ def _status_lines(status: StatusReport, root: Path) -> Iterator[str]:
     if status.before is not None:
         for run in status.runs:
             yield from (f"  {line}" for line in describe_run(run, status.before))
+    if status.sizes:
+        count = len(status.sizes)
+        size = describe_size(sum(status.sizes.values()))
+        yield f"disk: {size} in {count} built environment{'s' if count > 1 else ''}"
+    if status.removed:
+        names = ", ".join(map(str, status.removed))
+        yield f"removed: {names}; rebuild with `torchenv restore {status.removed[-1].number}`"
     yield from (f"runs from it: {each}" for each in status.running)
     yield from (f"note: {each.message}" for each in status.problems)
 

@@ -161,6 +161,23 @@ class Disk:
                 path = path.parent
             return shutil.disk_usage(path).free
 
+    def measure(self, path: Path) -> int:
+        """Return the bytes that deleting a directory gives back.
+
+        A file with a link elsewhere gives nothing. What is shared by cloning cannot be told, and counts.
+        """
+        linked: dict[tuple[int, int], int] = {}
+        size = 0
+        for folder, _, names in os.walk(path):
+            for name in names:
+                with suppress(OSError):
+                    found = os.lstat(f"{folder}{os.sep}{name}")
+                    file = (found.st_dev, found.st_ino)
+                    linked[file] = linked.get(file, 0) + 1
+                    if linked[file] == found.st_nlink:
+                        size += getattr(found, "st_blocks", -(-found.st_size // 512)) * 512
+        return size
+
     def with_room(self, change: Callable[[], T]) -> T:
         """Make a change of the disk, once more with the room that was kept back where there is none left."""
         try:

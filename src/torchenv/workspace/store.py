@@ -12,6 +12,7 @@ from functools import partial
 from itertools import chain, count
 from pathlib import Path
 
+from torchenv.environment.fingerprint import sum_sizes
 from torchenv.environment.identity import IDENTITY_FILE, identity
 from torchenv.environment.startup import STARTUP_FILE, STARTUP_TEXT
 from torchenv.errors import InputError, WorkspaceError
@@ -166,6 +167,18 @@ class Store:
             if path.is_relative_to(before):
                 yield now / path.relative_to(before)
 
+    def read_built_size(self, environment: Environment) -> int | None:
+        """Return the bytes of an environment as its fingerprint has them; None where none is kept."""
+        try:
+            text = self.fingerprint_path(environment.number).read_text("utf-8", errors="surrogateescape")
+        except OSError:
+            return None
+        return sum_sizes(text)
+
+    def measure(self, environment: Environment) -> int:
+        """Return the bytes on the disk that removing an environment gives back; 0 where it is not there."""
+        return self._disk.measure(self._directory(environment))
+
     def free_space(self, directory: Path | None = None) -> int:
         """Return the bytes that are free where environments are built, or in another directory."""
         return self._disk.free_space(directory or self.environments)
@@ -269,6 +282,7 @@ class Store:
             try:
                 with lease.keep_alive(), children_hold(handle):
                     self._lease = lease
+                    self._hide_from_git()
                     yield
             finally:
                 self._lease = None
@@ -350,6 +364,12 @@ class Store:
 
     def _build_path(self, number: int) -> Path:
         return self.root / "building" / f"{number}.lock"
+
+    def _hide_from_git(self) -> None:
+        """Keep a new workspace out of the project's commits; what a person changed there stays."""
+        path = self.root / ".gitignore"
+        if not self.manifest_path.exists() and not os.path.lexists(path):
+            self._put(path, "*\n")
 
     def _refuse_what_is_no_workspace(self) -> None:
         # It may hold a `trash` or a `lock` of its own, which would be emptied and overwritten.
