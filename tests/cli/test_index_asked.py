@@ -132,6 +132,59 @@ def test_a_stop_ends_a_plan_whose_page_never_comes(terminal: Terminal) -> None:
     assert process.returncode == 130
 
 
+def test_a_mirror_whose_pages_link_to_another_host_is_said(
+    terminal: Terminal, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = index.answer
+
+    def linking_elsewhere(path: str, accept: str) -> tuple[int, str, bytes]:
+        status, kind, body = answer(path, accept)
+        return status, kind, body.replace(b'href="/', b'href="http://files.example/')
+
+    monkeypatch.setattr(index, "answer", linking_elsewhere)
+    warnings = terminal.type("plan", *CHOICE, "--json").json["warnings"]
+    message = f"the pages of {index.backend('cpu')} link to files on another host: files.example"
+    assert {"code": "index-links-elsewhere", "message": message} in warnings
+
+
+def test_the_page_of_a_captive_portal_is_said_as_what_it_is(
+    terminal: Terminal, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    portal = b"<html><title>Guest Wi-Fi</title><form action='/login'>Log in</form></html>"
+    monkeypatch.setattr(index, "answer", lambda *_: (200, "text/html", portal))
+    code, said = terminal.create().error
+    assert code == 4
+    assert "answers with a web page that lists no files: it is no package index" in said
+    assert "hint: check the address, and whether this network asks to log in first" in said
+
+
+def test_a_catalogue_that_came_with_the_project_moves_no_index(terminal: Terminal, index: Index) -> None:
+    terminal.workspace.mkdir()
+    own = terminal.workspace / "catalogue.toml"
+    own.write_text('schema = 1\n[index]\nroot = "http://evil.example/whl"\n', "utf-8")
+    code, said = terminal.type("plan", "2.15", TORCHENV_TORCH_INDEX="").error
+    assert code == 2
+    assert "index.root moves PyTorch's index from " in said
+    assert f"trust it by name: `--catalogue {own}`" in said
+    planned = terminal.type(
+        "plan", *CHOICE, "--catalogue", own, "--offline", "--json", TORCHENV_TORCH_INDEX=""
+    )
+    assert planned.json["index"] == "http://evil.example/whl/cpu"
+
+
+def test_a_login_in_the_profile_is_refused_and_not_shown(terminal: Terminal) -> None:
+    profile = 'schema = 1\n[index]\ntorch = "https://user:p@ss@mirror.example/whl"\n'
+    (terminal.cwd / "torchenv.toml").write_text(profile, "utf-8")
+    ended = terminal.type("plan", "2.15")
+    assert ended.error == (
+        2,
+        (
+            "error: torchenv.toml: index.torch: `https://mirror.example/whl` is written with a login\n"
+            "hint: remove it from the address, then store it in ~/.netrc or in keyring\n"
+        ),
+    )
+
+
 def test_a_plan_makes_no_workspace(terminal: Terminal) -> None:
     assert terminal.type("plan", *CHOICE).code == 0
     assert not terminal.workspace.exists()
