@@ -72,15 +72,29 @@ def list_help() -> str:
 
 
 def ask(*words: str) -> str:
+    """Return the lines of a help, without how they are laid out and what every command takes."""
     out = io.StringIO()
-    # Lines of help are as wide as COLUMNS says to argparse, which looks into the process.
+    # argparse looks into the process for the width: so wide that a line of help is one line.
     assert main(words, {}, "/", None, out, out) == 0
-    return f"$ torchenv {' '.join(words)}\n{out.getvalue().rstrip()}"
+    _, _, lines = out.getvalue().partition("\n\n")
+    told = [re.sub(r" {2,}", "  ", line.strip()) for line in lines.splitlines() if line.strip()]
+    own = [line for line in told if line not in GENERAL]
+    return "\n  ".join([f"$ torchenv {' '.join(words)}", *own])
+
+
+GENERAL = (
+    "options:",
+    "positional arguments:",
+    "-h, --help  show this help message and exit",
+    "--root DIR  Workspace to use (default: the project's .torchenv)",
+    "-q, --quiet  Print nothing but results and errors",
+    "-v, --verbose  Print the programs that run",
+)
 
 
 @pytest.mark.skipif(sys.version_info[:2] not in {(3, 11), (3, 12)}, reason="argparse words it otherwise")
 def test_every_help_is_the_one_that_was_reviewed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "400")
     assert list_help() == FILE.read_text("utf-8"), "write it again: python -m tests.test_messages"
 
 
@@ -124,5 +138,5 @@ def list_texts() -> tuple[tuple[str, str], ...]:
 if __name__ == "__main__":
     import os
 
-    os.environ["COLUMNS"] = "100"
+    os.environ["COLUMNS"] = "400"
     FILE.write_text(list_help(), "utf-8")

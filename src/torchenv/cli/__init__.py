@@ -57,6 +57,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "catalogue": ("catalogue", "Show, check or update what is known of PyTorch's releases"),
 }
 
+# What an interrupt leaves of a command, where that is not plain.
+_AGAIN = "run the same command again to go on"
+_KEPT = {
+    "create": f"cleared the unfinished environment and kept what was downloaded; {_AGAIN}",
+    "sync": f"cleared the unfinished environment and kept what was downloaded; {_AGAIN}",
+    "restore": f"cleared the unfinished environment and kept what was downloaded; {_AGAIN}",
+    "fetch": f"kept the files that arrived whole; {_AGAIN}",
+}
+
 INTERRUPTED = 130
 DEFECT = 70
 WRONG_INPUT = 2
@@ -102,7 +111,8 @@ def main(  # noqa: PLR0917 - all that the outside is to a command, in the order 
     from torchenv.cli.output import Output
 
     output = Output(stdout, stderr, environ)
-    code = _run_guarded(list(argv), dict(environ), cwd, stdin, output)
+    code = _run_guarded(argv, dict(environ), cwd, stdin, output)
+    output.stop_progress()
     output.flush()
     if output.failure is not None:
         output.warn(f"error: the output cannot be written: {output.failure.strerror or output.failure}")
@@ -126,7 +136,7 @@ def make_parser(name: str) -> tuple[Parser, CommandSpec]:
 
 
 def _run_guarded(
-    words: list[str],
+    argv: Sequence[str],
     environ: Mapping[str, str],
     cwd: str | os.PathLike[str] | None,
     stdin: TextIO | None,
@@ -135,13 +145,16 @@ def _run_guarded(
     from torchenv.errors import TorchenvError
 
     try:
-        return _run(words, environ, cwd, stdin, output)
+        return _run(list(argv), environ, cwd, stdin, output)
     except TorchenvError as error:
         output.explain(error)
         return error.exit_code
     except KeyboardInterrupt:
-        output.warn("interrupted")
-        output.print_failure(INTERRUPTED, "interrupted")
+        output.stop_progress()
+        at = _find_command(list(argv))
+        kept = None if at is None else _KEPT.get(argv[at])
+        output.warn("\n".join([*([kept] if kept else []), "interrupted"]))
+        output.print_failure(INTERRUPTED, "interrupted", kept)
         return INTERRUPTED
     except BrokenPipeError:
         # Who read the output has seen enough.
@@ -205,7 +218,7 @@ def _run_command(
         return 0
     if cwd is None:
         raise InputError("the current directory no longer exists", hint="change to one that does")
-    output.is_quiet = arguments.quiet
+    output.is_quiet, output.is_verbose = arguments.quiet, arguments.verbose
     output.is_json = getattr(arguments, "json", False) or getattr(arguments, "format", "") == "json"
     here = Path(cwd)
     flags = spec.read(arguments, here)

@@ -214,6 +214,13 @@ def add_general(parser: _Options, *, again: bool = False) -> None:
         default=SUPPRESS if again else False,
         help="Print nothing but results and errors",
     )
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        default=SUPPRESS if again else False,
+        help="Print the programs that run",
+    )
 
 
 def parse_interpreter(text: str, cwd: Path) -> str:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from torchenv.errors import TorchenvError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from torchenv.cli.progress import ProgressBar, ProgressLines
 from torchenv.system.addresses import mask_logins
 
 _NOTHING: Mapping[str, str] = {}
@@ -14,7 +19,8 @@ _NOTHING: Mapping[str, str] = {}
 class Output:
     """The streams of one run. A stream that is closed or full never stops the work: it is remembered.
 
-    With `is_json` results are one JSON document; with `is_quiet` nothing is said but results and errors.
+    With `is_json` results are one JSON document, with `is_quiet` nothing is said but results and errors, with
+    `is_verbose` the programs that run are named.
     `failure` is what kept a result from being written.
     """
 
@@ -22,7 +28,8 @@ class Output:
         self, stdout: TextIO | None, stderr: TextIO | None, environ: Mapping[str, str] = _NOTHING
     ) -> None:
         self._stdout, self._stderr, self._environ = stdout, stderr, environ
-        self.is_json = self.is_quiet = False
+        self.is_json = self.is_quiet = self.is_verbose = False
+        self._progress: ProgressBar | ProgressLines | None = None
         self.failure: OSError | None = None
         self._has_reader = stdout is not None
         self._has_document = False
@@ -96,16 +103,38 @@ class Output:
         self._write_news(text)
 
     def progress(self, doing: str) -> Callable[[int, int], None]:
-        """Return what shows a person at a terminal how far something has come, by bytes, on one line."""
+        """Return what shows how far something has come, by bytes of all; nothing with `--quiet`."""
 
-        def tell(done: int, total: int) -> None:
-            stream = self._stderr
-            if stream is not None and stream.isatty() and not self.is_quiet and total:
-                end = "\n" if done == total else ""
-                stream.write(f"\r{doing}: {done / total:.0%} of {total / 1e9:.2f} GB{end}")
-                stream.flush()
+        def show(done: int, total: int) -> None:
+            if self.is_quiet or not total or self._stderr is None:
+                return
+            if self._progress is None:
+                from torchenv.cli.progress import ProgressBar, ProgressLines
 
-        return tell
+                self._progress = ProgressBar(self._stderr) if self._is_live() else ProgressLines(self.say)
+            self._progress.show(doing, done, total)
+
+        return show
+
+    def wait_for(self, doing: str) -> AbstractContextManager[None]:
+        """Show while a program is at work that it is, once it takes long."""
+        from contextlib import nullcontext
+
+        if self.is_quiet or self._stderr is None:
+            return nullcontext()
+        from torchenv.cli.progress import spin
+
+        return spin(doing, self._stderr if self._is_live() else None, self.say)
+
+    def stop_progress(self) -> None:
+        """Return the terminal to its state before, whatever is unfinished."""
+        if self._progress is not None and hasattr(self._progress, "stop"):
+            self._progress.stop()
+
+    def _is_live(self) -> bool:
+        """Whether lines can be written over: on a terminal that can move its cursor."""
+        stream = self._stderr
+        return stream is not None and stream.isatty() and self._environ.get("TERM") != "dumb"
 
     def flush(self) -> None:
         """Write out what is still to be written to stdout."""

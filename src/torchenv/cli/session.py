@@ -102,9 +102,9 @@ class Session:
     @cached_property
     def programs(self) -> Programs:
         """What starts programs, in an environment in which nothing leads them astray."""
-        from torchenv.system.process import Programs
+        from torchenv.cli.programs import ShownPrograms
 
-        return Programs({**self.inherited.network, **self.settings.environ})
+        return ShownPrograms({**self.inherited.network, **self.settings.environ}, self.output)
 
     @cached_property
     def network(self) -> Network:
