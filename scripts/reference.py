@@ -8,11 +8,12 @@ name, is an error. A test holds that the files are what this writes.
 
 from __future__ import annotations
 
+import json
 import re
 from argparse import SUPPRESS, Action, ArgumentParser
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torchenv import __version__
 from torchenv.cli import COMMANDS, DEFECT, INTERRUPTED, make_parser
@@ -174,6 +175,7 @@ def write_documents() -> dict[str, str]:
         "docs/reference/profile.md": write_profile(),
         "docs/reference/variables.md": write_variables(),
         "docs/reference/exit-codes.md": write_exit_codes(),
+        "docs/reference/documents.md": write_json_documents(),
         "docs/torchenv.1": write_man_page(),
     }
 
@@ -283,6 +285,21 @@ def write_exit_codes() -> str:
         "",
         "A plan that is blocked (exit code 3) prints its plan document.",
     ]
+    return _join(lines)
+
+
+def write_json_documents() -> str:
+    """Return the reference of the documents that `--json` prints, from their schemas."""
+    lines = ["# JSON documents", "", MADE, ""]
+    lines += [
+        "With `--json` a command prints exactly one document on stdout. Keys may be added; a key that is"
+    ]
+    lines += ["renamed or dropped gets a new number. `?` marks a key that may be missing.", ""]
+    for path in sorted((ROOT / "docs" / "schemas").glob("*.json")):
+        schema = json.loads(path.read_text("utf-8"))
+        lines += [f"## `{schema['$id']}`", "", f"{schema['title']}. [Schema](../schemas/{path.name})", ""]
+        rows = ((f"`{key}`", kind, says) for key, kind, says in _list_keys(schema) if key != "schema")
+        lines += [*_make_table("key", rows, "type"), ""]
     return _join(lines)
 
 
@@ -399,6 +416,27 @@ def _make_table(first: str, rows: Iterable[tuple[str, ...]], *more: str) -> list
     heads = (first, *more, "meaning")
     made = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     return [*made, *("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)]
+
+
+def _list_keys(schema: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yield the keys of an object and of those in it, with their types and what is said of them."""
+    for key, inner in schema.get("properties", {}).items():
+        name = f"{above}{key}{'' if key in schema.get('required', ()) else '?'}"
+        yield name, _name_type(inner), inner.get("description", "")
+        for below in (inner, *inner.get("anyOf", ())):
+            yield from _list_keys(below, f"{name}.")
+            yield from _list_keys(below.get("items", {}), f"{name}[].")
+
+
+def _name_type(schema: Mapping[str, Any]) -> str:
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(map(_name_type, schema["anyOf"]))
+    kind = schema.get("type", "any")
+    return " or ".join(kind) if isinstance(kind, list) else kind
 
 
 def _find_variables(text: str) -> set[str]:
