@@ -359,7 +359,7 @@ def list_actions(parser: ArgumentParser) -> list[Action]:
 
 def list_own_actions(parser: ArgumentParser) -> list[Action]:
     """Return them without the subcommands and what every command takes."""
-    general = {"-h", "--root", "-q"}
+    general = {"-h", "--root", "-q", "-v"}
     return [
         action
         for action in list_actions(parser)

@@ -85,13 +85,12 @@ def test_what_was_scanned_is_judged_for_what_is_made_and_what_is_restored_later(
     terminal.type("checkpoints", "keep", run / "step-100")
 
     assert terminal.create().code == 0
-    assert terminal.type("list").out.splitlines()[-1] == "  environment 2 reads step-200"
+    assert terminal.type("list").out.splitlines()[-1].endswith("  2: reads it")
     assert terminal.type("remove", "2", "--offline").code == 0
     assert terminal.type("restore", "2").code == 0
-    assert terminal.type("list").out.splitlines()[-2:] == [
-        "  environment 1 reads step-100, 100 steps behind",
-        "  environment 3 reads step-200",
-    ]
+    *_, run_line, hidden = terminal.type("list").out.splitlines()
+    assert run_line.endswith("  1: reads step-100 (100 steps behind)  3: reads it")
+    assert hidden == "1 removed environment not shown (see --all)"
     kept = terminal.type("checkpoints", "verify", "--json").json["kept"]
     assert kept[0]["readable-by"] == [1, 2, 3]
 

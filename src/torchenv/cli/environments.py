@@ -17,13 +17,16 @@ from torchenv.cli.session import Session, now
 class ListFlags(NamedTuple):
     """What `list` takes."""
 
+    all: bool
+
 
 def declare_list(parser: Parser) -> None:
     """Declare what `list` takes."""
+    parser.add_argument("--all", action="store_true", help="Show removed environments and every run too")
     add_json(parser, "Print the torchenv.list/1 document")
 
 
-def list_environments(_: ListFlags, session: Session) -> int:
+def list_environments(flags: ListFlags, session: Session) -> int:
     """Print what the manifest says; nothing is changed and nothing waits."""
     manifest = session.store.read()
     if session.output.is_json:
@@ -36,7 +39,7 @@ def list_environments(_: ListFlags, session: Session) -> int:
     from torchenv.render.environment import describe_list
 
     none = f"no environments in {session.settings.root} yet: make one with `torchenv create`"
-    session.output.print_text(describe_list(manifest) or none)
+    session.output.print_text(describe_list(manifest, show_all=flags.all) or none)
     return 0
 
 

@@ -22,22 +22,59 @@ if TYPE_CHECKING:
     from torchenv.actions.create import CreateOrder, CreateOutcome
 
 
-def describe_list(manifest: Manifest) -> str:
-    """Write one line an environment, the one in use marked with a star."""
+# So many runs are shown where nobody asks for all.
+RUNS_SHOWN = 10
+
+
+def describe_list(manifest: Manifest, *, show_all: bool = False) -> str:
+    """Write one line an environment, the active one marked with a star, and one line a run.
+
+    Without `show_all` removed environments and all but the newest runs are only counted.
+    """
+    shown = [
+        environment
+        for environment in manifest.environments
+        if show_all or environment.state is not State.REMOVED
+    ]
     rows = [
         (
-            "*" if each.number == manifest.current else "",
-            str(each.number),
-            _name(each),
-            _state(each),
-            each.reads or "",
-            each.path,
+            "*" if environment.number == manifest.current else "",
+            str(environment.number),
+            _name(environment),
+            _state(environment),
+            _describe_reads(environment),
+            environment.path,
         )
-        for each in manifest.environments
-        if each.state is not State.REMOVED
+        for environment in shown
     ]
-    lines = (line for run in manifest.runs for line in _run_lines(run, manifest))
-    return "\n".join([columns(rows), *lines])
+    runs = manifest.runs if show_all else manifest.runs[:RUNS_SHOWN]
+    lines = [columns(rows)] if rows else []
+    if runs:
+        lines.append(columns([_run_row(run, manifest) for run in runs]))
+    lines += _count_hidden(len(manifest.environments) - len(shown), len(manifest.runs) - len(runs))
+    unjudged = {number for run in runs for number in run.unjudged_for}
+    lines += [
+        describe_unjudged(environment)
+        for environment in manifest.environments
+        if environment.on_disk and environment.number in unjudged
+    ]
+    return "\n".join(lines)
+
+
+def _count_hidden(removed: int, runs: int) -> Iterator[str]:
+    parts = [
+        f"{count} {what}{'s' if count != 1 else ''}"
+        for count, what in ((removed, "removed environment"), (runs, "more run"))
+        if count
+    ]
+    if parts:
+        yield f"{' and '.join(parts)} not shown (see --all)"
+
+
+def _describe_reads(environment: Environment) -> str:
+    # dcp<=2.14
+    reads = environment.reads or ""
+    return f"reads up to torch {reads.removeprefix('dcp<=')}" if reads.startswith("dcp<=") else reads
 
 
 def encode_environment(environment: Environment, store: Store) -> dict[str, Any]:
@@ -94,20 +131,27 @@ def _state(environment: Environment) -> str:
     return f"{environment.kind.value}{checked}"
 
 
-def _run_lines(run: Run, manifest: Manifest) -> Iterator[str]:
+def _run_row(run: Run, manifest: Manifest) -> tuple[str, ...]:
+    """Write a run with its newest save, and for each environment the newest that it reads and the lag."""
+    name = f"{make_printable(run.path)}:"
+    there = [environment for environment in manifest.environments if environment.on_disk]
     if run.newest is None:
-        yield f"{make_printable(run.path)}: no complete checkpoint"
-        return
-    yield f"{make_printable(run.path)}: newest checkpoint {make_printable(run.newest)}"
-    for each in manifest.environments:
-        if each.on_disk and each.number in run.unjudged_for:
-            yield f"  {describe_unjudged(each)}"
-        elif each.on_disk:
-            reads = run.newest_readable.get(each.number)
-            back = behind(run.newest, reads)
-            yield f"  environment {each.number} reads {make_printable(reads or 'none')}" + (
-                f", {back} steps behind" if back else ""
-            )
+        return (name, "no complete checkpoint", *("" for _ in there))
+    marks = (f"{environment.number}: {_mark(run, environment)}" for environment in there)
+    return (name, f"newest {make_printable(run.newest)}", *marks)
+
+
+def _mark(run: Run, environment: Environment) -> str:
+    if environment.number in run.unjudged_for:
+        return "not scanned"
+    reads = run.newest_readable.get(environment.number)
+    if reads is None:
+        return "reads none"
+    if reads == run.newest:
+        return "reads it"
+    back = behind(run.newest, reads)
+    lag = f" ({back} step{'s' if back != 1 else ''} behind)" if back else ""
+    return f"reads {make_printable(reads)}{lag}"
 
 
 def _of_run(run: Run, environment: Environment) -> dict[str, Any]:
