@@ -249,6 +249,7 @@ def test_the_file_says_what_it_is_and_reads_like_the_contract() -> None:
 # `torchenv rollback` and `torchenv remove` rather than by hand.
 
 schema = 1
+end-mark = true
 next-number = 3
 current = 2
 
@@ -289,8 +290,29 @@ why = "use"
 path = "runs/a"
 newest = "s2"
 newest-readable = { 1 = "s1" }
+
+# end
 """
     )
+
+
+def test_a_file_that_was_cut_between_two_tables_is_damaged() -> None:
+    text = full_manifest().to_toml()
+    cuts = [at for at in range(len(text)) if text.startswith("\n[[", at)]
+    for at in (*cuts, text.index("# end")):
+        with pytest.raises(InputError) as caught:
+            Manifest.from_toml(text[:at], "manifest.toml")
+        assert caught.value.message == "manifest.toml: its end is missing: the last line is not `# end`"
+
+
+def test_a_file_from_before_the_end_mark_and_one_edited_by_hand_are_read() -> None:
+    manifest = full_manifest()
+    text = manifest.to_toml()
+    older = text.replace("end-mark = true\n", "").removesuffix("\n# end\n")
+    assert "end" not in older.split()
+    assert Manifest.from_toml(older, "manifest.toml") == manifest
+    edited = text.replace("[[switch]]", "# mine\n\n[[switch]]") + "\n \n"
+    assert Manifest.from_toml(edited, "manifest.toml") == manifest
 
 
 def test_keys_of_a_later_torchenv_are_kept_when_the_file_is_written_again() -> None:

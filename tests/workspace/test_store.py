@@ -173,6 +173,7 @@ def test_a_manifest_is_replaced_whole_and_its_copy_stays_beside_it(tmp_path: Pat
         (b"", "{path}: schema is missing"),
         (b"schema = 1\nnext-numb", "{path}: not valid TOML: Expected '=' after a key"),
         (b"\xff\xfe", "{path}: not a text"),
+        (b"schema = 1\nend-mark = true\nnext-number = 3\n", "{path}: its end is missing"),
         (None, "{path} is missing"),
     ],
 )

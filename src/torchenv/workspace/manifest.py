@@ -36,6 +36,9 @@ torchenv replaces this file whole on every change; change it with `torchenv use`
 `torchenv rollback` and `torchenv remove` rather than by hand.\
 """
 
+# The last line of a whole manifest that announces it: one that was cut between two tables is valid TOML.
+END_MARK = "# end"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Manifest:
@@ -314,6 +317,9 @@ class Manifest:
         if schema != SCHEMA:
             hint = "use the torchenv that wrote it, or a newer one; nothing was changed"
             raise WorkspaceError(f"{source}: schema {schema} is not known to this torchenv", hint=hint)
+        # Files from before the mark do not announce it.
+        if table.get("end-mark", bool, False) and text.rstrip().rpartition("\n")[2].strip() != END_MARK:
+            raise InputError(f"{source}: its end is missing: the last line is not `{END_MARK}`")
         manifest = cls(
             next_number=table.get("next-number", int),
             current=table.get("current", int, None),
@@ -322,7 +328,7 @@ class Manifest:
             switches=tuple(map(Switch.parse, table.tables("switch"))),
             runs=tuple(map(Run.parse, table.tables("run"))),
             kept=tuple(map(Kept.parse, table.tables("kept"))),
-            more=unknown_keys(table, cls, "schema"),
+            more=unknown_keys(table, cls, "schema", "end-mark"),
         )
         manifest._check(table)
         return manifest
@@ -342,7 +348,7 @@ class Manifest:
     def to_toml(self) -> str:
         """Write the file, with the keys in the order of the fields and a word on what it is."""
         lines = [*(f"# {line}" for line in HEADER.splitlines()), "", f"schema = {SCHEMA}"]
-        lines += _lines(to_keys(self), at="")
+        lines += ["end-mark = true", *_lines(to_keys(self), at=""), "", END_MARK]
         return "\n".join(lines) + "\n"
 
 
