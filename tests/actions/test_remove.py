@@ -152,6 +152,15 @@ def test_prune_spares_the_newest_and_the_needed_and_a_dry_run_deletes_nothing(wo
     assert Path(fourth.path).is_dir()
 
 
+def test_prune_goes_by_the_number_and_not_by_a_clock_that_was_set_back(workspace: Workspace) -> None:
+    *_, third = three(workspace)
+    workspace.hours -= 100
+    fourth = workspace.built("2.13.0+cu126")
+    assert fourth.created < third.created
+    pruned = prune(Pruning(keep=1), workspace.store, workspace.running, replaceable, dry_run=True)
+    assert pruned.gone == (third,)
+
+
 def test_an_age_is_counted_from_the_last_use(workspace: Workspace) -> None:
     three(workspace)
     use("3", workspace.store, workspace.outside)

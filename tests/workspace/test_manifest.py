@@ -66,6 +66,20 @@ def test_a_name_that_is_taken_gets_the_number_at_its_end_until_its_owner_is_remo
     assert again.find("2.15.0-cu132-py3.12").number == 2
 
 
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("/p/a:b", "an environment cannot be activated in `/p/a:b`: PATH is divided at each `:`"),
+        ("/p/a\nb", "no program can start in `/p/a\\nb`: a script ends its first line there"),
+    ],
+)
+def test_a_place_that_can_hold_no_environment_is_refused_with_the_reason(place: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Manifest().begin("2.15", within=Path(place), python=PYTHON, at=AT)
+    assert caught.value.message == message
+    assert caught.value.hint == "choose another place with `--root DIR`, or rename the directory"
+
+
 @pytest.mark.parametrize("name", ["../../etc", "a/b", "", "..", "a\\b", "CON.", "x" * 65, "-e"])
 def test_a_name_that_would_leave_the_workspace_is_refused(name: str) -> None:
     with pytest.raises(InputError) as caught:
