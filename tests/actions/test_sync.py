@@ -274,6 +274,30 @@ def test_a_lock_that_was_changed_by_hand_is_not_built(team: Project) -> None:
     assert manifest(team).environments == ()
 
 
+@pytest.mark.parametrize("damage", ["changed", "gone", "a directory"])
+def test_an_environment_whose_kept_lock_is_not_as_recorded_is_not_reused(team: Project, damage: str) -> None:
+    team.run("lock")
+    assert team.run("sync").code == 0
+    kept = Store(team.directory / ".torchenv").lock_path(1)
+    whole = kept.read_bytes()
+    kept.unlink()
+    if damage == "changed":
+        kept.write_bytes(whole.replace(b"lightning-2.5.0", b"lightning-2.5.1"))
+    elif damage == "a directory":
+        kept.mkdir()
+    done = team.run("sync", "--use")
+    assert done.code == 5, done.said
+    assert str(kept) in done.said
+    assert manifest(team).current is None
+    if damage == "changed":
+        (hint,) = re.findall(r"hint: put it back with `(.*)`", done.said)
+        assert shlex.split(hint) == ["cp", str(team.directory / "pylock.ci.toml"), str(kept)]
+    if kept.is_dir():
+        kept.rmdir()
+    kept.write_bytes(whole)
+    assert team.run("sync", "--use").code == 0
+
+
 def test_a_pinned_wheel_that_vanished_is_named_before_anything_is_built(team: Project) -> None:
     team.run("lock")
     lock = Lock.parse(team.read("pylock.ada.toml"), "ada")

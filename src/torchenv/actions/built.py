@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import shlex
 from collections.abc import Collection
+from pathlib import Path
 
+from torchenv.errors import WorkspaceError
+from torchenv.system.disk import make_refusal
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment
 from torchenv.workspace.store import InPlace, Moved, Store
@@ -14,3 +19,22 @@ def find_built(locks: Collection[str], manifest: Manifest, store: Store) -> Envi
     equal = [each for each in manifest.environments if each.live and each.lock in locks]
     equal.sort(key=lambda each: (each.number == manifest.current, each.number), reverse=True)
     return next((each for each in equal if isinstance(store.locate(each), InPlace | Moved)), None)
+
+
+def refuse_changed_lock(environment: Environment, store: Store, whole: Path) -> None:
+    """Raise `WorkspaceError` where the kept lock is not the one that the environment was built from.
+
+    `whole` is a file with the same lock, which a person can put in its place.
+    """
+    path = store.lock_path(environment.number)
+    hint = f"put it back with `{shlex.join(['cp', str(whole), str(path)])}`"
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise WorkspaceError(f"lock file `{path}` of environment {environment} is gone", hint=hint) from None
+    except OSError as error:
+        raise make_refusal(path, error) from error
+    if environment.lock != f"sha256:{hashlib.sha256(content).hexdigest()}":
+        raise WorkspaceError(
+            f"lock file `{path}` was changed: its digest is not the one that was recorded", hint=hint
+        )

@@ -163,7 +163,7 @@ def _choose(
 ) -> Pruned:
     built = [each for each in manifest.environments if each.kind is EnvironmentKind.BUILT and each.on_disk]
     # By number and not by time: a clock that was set back makes no environment older.
-    built.sort(key=lambda each: each.number, reverse=True)
+    built.sort(key=lambda environment: environment.number, reverse=True)
     pruned = Pruned()
     # The oldest first: each that goes may make another one the only reader of a checkpoint.
     for environment in reversed(built[pruning.keep :]):

@@ -294,7 +294,7 @@ def declare_sync(parser: Parser) -> None:
 
 def sync(flags: SyncFlags, session: Session) -> int:
     """Choose the target for this machine, look whether it is built already; else build and prove it."""
-    from torchenv.actions.built import find_built
+    from torchenv.actions.built import find_built, refuse_changed_lock
 
     project = Project.of(session)
     locked = project.require_lock_set()
@@ -305,7 +305,9 @@ def sync(flags: SyncFlags, session: Session) -> int:
     # Read first: a lock that was changed since builds nothing, whatever stands already.
     found = project.lock(fit.target)
     environment = find_built({found.digest}, session.store.read(), session.store)
-    if environment is None:
+    if environment is not None:
+        refuse_changed_lock(environment, session.store, project.directory / fit.target.file)
+    else:
         ports = _make_ports(found, fit.target, flags, session)
         if not flags.dry_run:
             made = _build(fit, found, project, ports, session, by_hand=flags.target is not None)

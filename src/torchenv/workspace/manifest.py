@@ -138,8 +138,8 @@ class Manifest:
         """Record that an environment is being built, in a directory of its own under `within`.
 
         Where the name is taken by one that is there, the new one gets its number at the end.
-        Raises `InputError` for a name that cannot be the name of a directory, and for a place that cannot hold
-        an environment.
+        Raises `InputError` for a name that cannot be the name of a directory, and for a place that holds
+        no environment.
         """
         _refuse_place(within)
         name = _free_name(self, check_environment_name(name))
