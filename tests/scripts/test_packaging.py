@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -137,7 +138,18 @@ def read_dependencies(wheel: Path) -> list[Wheel]:
     ]
 
 
-@pytest.mark.parametrize("tool", ["uv tool install", "uvx", "pip"])
+PIPX = shutil.which("pipx")
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        "uv tool install",
+        "uvx",
+        "pip",
+        pytest.param("pipx", marks=pytest.mark.skipif(PIPX is None, reason="there is no pipx here")),
+    ],
+)
 def test_the_wheel_installs_by(tool: str, wheel: Path, tmp_path: Path, env: dict[str, str]) -> None:
     index = Index()
     index.add("simple", *read_dependencies(wheel))
@@ -150,6 +162,12 @@ def test_the_wheel_installs_by(tool: str, wheel: Path, tmp_path: Path, env: dict
                 said = run(tmp_path / "bin" / "torchenv", "--version", cwd=tmp_path, env=env)
             case "uvx":
                 said = run(uv, "tool", "run", "--from", wheel, "torchenv", "--version", cwd=tmp_path, env=env)
+            case "pipx":
+                # With its own backend it would first fetch a newer pip for itself.
+                places = {"PIPX_HOME": str(tmp_path / "pipx"), "PIPX_BIN_DIR": str(tmp_path / "bin")}
+                env |= {**places, "PATH": f"{uv.parent}{os.pathsep}{os.defpath}"}
+                run(PIPX or "pipx", "install", "--backend", "uv", wheel, cwd=tmp_path, env=env)
+                said = run(tmp_path / "bin" / "torchenv", "--version", cwd=tmp_path, env=env)
             case _:
                 fresh = tmp_path / "fresh"
                 run(sys.executable, "-m", "virtualenv", "--no-download", fresh, cwd=tmp_path, env=env)
