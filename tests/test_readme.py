@@ -13,9 +13,13 @@ from tests.support.terminal import Terminal
 from tests.support.workspace import write_venv
 
 from torchenv.cli import COMMANDS, make_parser
+from torchenv.profile.model import Profile
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = tuple(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")) + tuple(
+    sorted((ROOT / "docs").glob("*.md"))
+)
+CI_FILES = sorted((ROOT / "docs" / "ci").iterdir())
 WALK = "## Upgrade, and roll back"
 
 
@@ -49,6 +53,24 @@ def test_a_command_that_is_shown_is_one_that_torchenv_takes(line: str) -> None:
         return
     parser, spec = make_parser(name)
     spec.read(parser.parse(words), ROOT)
+
+
+@pytest.mark.parametrize("path", CI_FILES, ids=lambda path: path.name)
+def test_a_command_of_a_ci_file_is_one_that_torchenv_takes(path: Path) -> None:
+    shown = re.findall(r"(?:run: |- |entry: )torchenv ([^>\n]+)", path.read_text("utf-8"))
+    assert shown
+    for line in shown:
+        name, *words = shlex.split(line)
+        # pre-commit adds the files.
+        words += ["train.py"] if "entry: " in path.read_text("utf-8") else []
+        parser, spec = make_parser(name)
+        spec.read(parser.parse(words), ROOT)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_profile_that_is_shown_is_read(page: Path) -> None:
+    for block in re.findall(r"```toml\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
+        Profile.from_toml(block, page.name)
 
 
 @pytest.mark.parametrize("line", list_shown(PAGES[0].read_text("utf-8"), "scripts/"))
