@@ -207,7 +207,8 @@ def plan(flags: PlanFlags, session: Session) -> int:
     found = resolve(question)
     if not (asked.offline or choice.hosts) and found.outcome is not Outcome.BLOCKED:
         found = replan_with_indexes(found, question, session, is_plan=True)
-    found = add_download(add_warnings(found, session), question.host, session)
+    found = add_warnings(found, session)
+    found = add_download(found, question.host, session, is_here=not choice.hosts)
     if session.output.is_json:
         session.output.print_document(found.to_document())
     else:

@@ -158,6 +158,9 @@ def gather_known(session: Session, findings: Mapping[str, int] | None = None) ->
 
 def find_active(session: Session) -> SeenEnvironment | None:
     """Return the manifest's active environment as the plan weighs it; None where there is none."""
+    # Without a workspace there is no record, and what reads one takes a third of a plan's time to import.
+    if not session.settings.root.is_dir():
+        return None
     from packaging.version import Version
 
     from torchenv.host.model import SeenEnvironment
@@ -224,21 +227,24 @@ def add_warnings(plan: Plan, session: Session) -> Plan:
     return replace(plan, warnings=(*plan.warnings, *remarks))
 
 
-def add_download(plan: Plan, host: Host, session: Session) -> Plan:
-    """Add to a plan what is to be fetched for it, and whether uv has torch already."""
+def add_download(plan: Plan, host: Host, session: Session, *, is_here: bool = True) -> Plan:
+    """Add to a plan what is to be fetched for it, and whether uv has torch already where it `is_here`."""
     if plan.build is None:
         return plan
     from dataclasses import replace
 
-    from torchenv.installers.cache import locate_cache
     from torchenv.plan.values import Download
 
     build, settings = plan.build, session.settings
     # What is measured is a build for GPUs with their libraries.
     mib = None if build.backend.vendor == "cpu" else build.release.download_mib.get(host.platform)
-    cache = locate_cache(settings.environ, settings.home, settings.system)
-    version = build.torch if build.index else str(build.release.version)
-    is_cached = cache is not None and cache.holds_build("torch", version, build.python.minor)
+    is_cached = False
+    if is_here:
+        from torchenv.installers.cache import locate_cache
+
+        cache = locate_cache(settings.environ, settings.home, settings.system)
+        version = build.torch if build.index else str(build.release.version)
+        is_cached = cache is not None and cache.holds_build("torch", version, build.python.minor)
     return replace(plan, build=replace(build, download=Download(mib, is_cached)))
 
 

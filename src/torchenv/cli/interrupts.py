@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import threading
 from collections.abc import Iterator
 from typing import NoReturn
 
@@ -16,9 +15,6 @@ def stoppable() -> Iterator[None]:
     Ctrl-C is an interrupt already. What is ignored stays so: `nohup` means it for the program that
     `torchenv run` becomes. Only the main thread hears of signals.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
     def interrupt(*_: object) -> NoReturn:
         raise KeyboardInterrupt
@@ -26,7 +22,11 @@ def stoppable() -> Iterator[None]:
     names = ("SIGTERM", "SIGHUP", "SIGBREAK")
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, interrupt) for number in heard}
+    before = {}
+    # Any other thread may not say what a signal means.
+    with contextlib.suppress(ValueError):
+        for number in heard:
+            before[number] = signal.signal(number, interrupt)
     try:
         yield
     finally:
