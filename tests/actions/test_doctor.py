@@ -393,6 +393,7 @@ def test_what_pip_put_over_condas_own(tmp_path: Path) -> None:
 # By what was printed, as public reports have it
 
 REPORTED: Mapping[str, str] = {
+    "checkpoint-too-new": "global metadata read failed: too many values to unpack (expected 5)",
     "openmp-twice": "OMP: Error #15: Initializing libiomp5.so, but found libomp.so already initialized.",
     "numpy-abi": "A module that was compiled using NumPy 1.x cannot be run in NumPy 2.3.0 as it may crash.",
     "glibc-too-old": "ImportError: /lib64/libc.so.6: version `GLIBC_2.28' not found (required by x)",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,6 +57,8 @@ def catalogue(own: Path | None = None, *, is_named: bool = True) -> Catalogue:
     found = parse(Table(merged, f"{own}, over the packaged {CATALOGUE.name}"))
     refuse_login(found.index_root, f"{own}: index.root")
     if not is_named and found.index_root != (packaged_root := packaged.table("index").get("root", str)):
+        import shlex
+
         raise InputError(
             f"{own}: index.root moves PyTorch's index from {host_of(packaged_root)} to `{found.index_root}`,"
             " and this catalogue may have come with the project",

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from torchenv.cli.progress import ProgressBar, ProgressLines
-from torchenv.system.addresses import mask_logins
 
 _NOTHING: Mapping[str, str] = {}
 
@@ -217,5 +216,9 @@ _ACTS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(1
 
 def _make_harmless(text: str, stream: TextIO) -> str:
     """Leave out the login of every address; write for a terminal what acts on it as its number."""
-    text = mask_logins(text)
+    if "@" in text or "?" in text:
+        # Only a text that may hold a login pays for the import.
+        from torchenv.system.addresses import mask_logins
+
+        text = mask_logins(text)
     return text.translate(_ACTS) if stream.isatty() else text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +41,9 @@ class UvCache:
 
     def explain_unusable(self, lock_file: LockFile | None = None) -> str | None:
         """Return in a few words why uv could not use this place; None if it could."""
+        # A plan looks into the cache too, and writes nothing.
+        import tempfile
+
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.path) as file:
