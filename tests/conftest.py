@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.index import Index, serving
 from tests.support.project import Project
+from tests.support.sysroot import Sysroot
 from tests.support.terminal import Terminal
 from tests.support.workshop import Workshop
 from tests.support.workspace import Workspace
@@ -82,3 +83,8 @@ def workspace(tmp_path: Path) -> Workspace:
 @pytest.fixture
 def terminal(index: Index, tmp_path: Path) -> Terminal:
     return Terminal.within(tmp_path, index)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Sysroot:
+    return Sysroot.within(tmp_path)
