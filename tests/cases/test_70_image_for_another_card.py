@@ -43,6 +43,8 @@ def test_a_capability_by_hand_is_that_of_the_unknown_card_alone(server: Sysroot)
     planned = server.plan("--capability", "8.9")
     assert build_of(planned) == "2.14.1+cu126"
     assert [device["served"] for device in planned.json["devices"]] == [True, True]
-    (refused,) = [line for line in planned.json["rejected"] if (line["torch"], line["backend"]) == ("2.15.0", "cu132")]
+    (refused,) = [
+        line for line in planned.json["rejected"] if (line["torch"], line["backend"]) == ("2.15.0", "cu132")
+    ]
     assert refused["code"] == "capability-unsupported"
     assert "Tesla V100-PCIE-32GB (compute capability 7.0)" in refused["message"]

@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from collections import Counter
     from pathlib import Path
 
+    from torchenv.actions.create import CreateOrder
     from torchenv.environment.inspect import Installation
-    from torchenv.host.model import Host
+    from torchenv.host.model import Host, Problem
     from torchenv.packages import CarriedPackages
     from torchenv.plan import Build, Plan
     from torchenv.workspace.records import Environment
@@ -322,7 +323,25 @@ def create(flags: CreateFlags, session: Session) -> int:
     if found.build is None:
         raise NothingSuits(f"nothing was made: {'; '.join(found.why)}", hint=found.hint)
     carried = _fit_packages(carried, model, found.build, host, session)
-    return 0 if flags.dry_run else _make(found, question, carried, flags, session)
+    around = _note_obstacles(found, found.build, session)
+    if flags.dry_run:
+        return 0
+    from torchenv.actions.create import CreateOrder
+
+    order = CreateOrder(
+        plan=found,
+        host=question.host,
+        profile=session.profile,
+        catalogue=session.catalogue,
+        carried=carried,
+        companions=question.wish.packages,
+        by_hand=question.wish.by_hand,
+        package_index=session.mirrors.packages,
+        ignored=session.inherited.ignored,
+        around=around,
+        name=flags.name,
+    )
+    return _make(order, flags, session)
 
 
 def _read_buildable_host(choice: Choice, session: Session) -> Host:
@@ -382,36 +401,26 @@ def _fit_packages(
     return carried
 
 
-def _make(
-    found: Plan, question: Question, carried: CarriedPackages, flags: CreateFlags, session: Session
-) -> int:
-    from torchenv.actions.create import CreateOrder
-    from torchenv.actions.create import create as build_environment
+def _note_obstacles(found: Plan, build: Build, session: Session) -> tuple[Problem, ...]:
+    """Print what forbids the plan or would undo it, which is worth knowing before anything is made."""
     from torchenv.actions.surroundings import surroundings
-    from torchenv.render.environment import describe_made, encode_environment
 
-    assert found.build is not None
-    settings, output = session.settings, session.output
-    for constraint in session.inherited.forbidding(found.build.requirements):
-        output.note(f"ignored, though it forbids what is planned: {constraint}")
-    around = surroundings(settings.environ, settings.project, torch=found.build.torch)
+    for constraint in session.inherited.forbidding(build.requirements):
+        session.output.note(f"ignored, though it forbids what is planned: {constraint}")
+    settings = session.settings
+    around = surroundings(settings.environ, settings.project, torch=build.torch)
     known = {warning.code for warning in found.warnings}
     for problem in around:
         if problem.code not in known:
-            output.note(problem.message)
-    order = CreateOrder(
-        plan=found,
-        host=question.host,
-        profile=session.profile,
-        catalogue=session.catalogue,
-        carried=carried,
-        companions=question.wish.packages,
-        by_hand=question.wish.by_hand,
-        package_index=session.mirrors.packages,
-        ignored=session.inherited.ignored,
-        around=around,
-        name=flags.name,
-    )
+            session.output.note(problem.message)
+    return around
+
+
+def _make(order: CreateOrder, flags: CreateFlags, session: Session) -> int:
+    from torchenv.actions.create import create as build_environment
+    from torchenv.render.environment import describe_made, encode_environment
+
+    settings, output = session.settings, session.output
     made = build_environment(order, session.make_ports())
     said = describe_made(made, order, program=settings.program)
     if output.is_json:

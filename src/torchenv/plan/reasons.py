@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from packaging.version import Version
 
-from torchenv.catalogue import Release
+from torchenv.catalogue import Release, Rocm
+from torchenv.host.model import AmdDevice
 from torchenv.plan.devices import Device
 from torchenv.plan.needs import refusal_of_system
 from torchenv.plan.refusals import MAKERS, name_flags
@@ -66,6 +67,7 @@ def explain_block(search: Search, wanted: Sequence[Release], fallback: Build | N
         _name_python_that_opens(refused, ask),
         *(rejection.message for rejection in refused if rejection.code == "driver-too-new"),
         *_name_flags_that_settle(search, wanted),
+        _name_override(search, wanted),
         _name_system_that_opens(refused),
         *(() if at_hand else _name_ways_around(search, wanted)),
     ]
@@ -102,6 +104,17 @@ def _name_python_that_opens(refused: Sequence[Rejection], ask: Question) -> str 
 _ABOUT_PYTHON = frozenset({"no-interpreter", "python-too-old", "python-too-new"})
 
 _UNKNOWN = frozenset({"capability-unknown", "driver-unknown"})
+
+
+def _name_override(search: Search, wanted: Sequence[Release]) -> str | None:
+    """Name the flag that trusts a variable of the user's, where a build has code for what ROCm then sees."""
+    kernels = {
+        gfx for backend in wanted[0].backends if isinstance(backend.needs, Rocm) for gfx in backend.needs.gfx
+    }
+    for device in search.considered.devices:
+        if isinstance(device, AmdDevice) and device.gfx not in kernels and device.override in kernels:
+            return f"go on as {device.override}, which is unsupported, with --accept-override"
+    return None
 
 
 def _describe_conflict(search: Search, wanted: Sequence[Release]) -> Explanation | None:
