@@ -90,6 +90,13 @@ def test_every_guide_and_reference_is_linked_from_the_readme() -> None:
     assert pages - linked <= {"docs/audit-findings.md"}
 
 
+def test_every_command_is_shown_on_a_page() -> None:
+    named = {
+        shlex.split(line)[1] for page in PAGES for line in list_shown(page.read_text("utf-8"), "torchenv ")
+    }
+    assert set(COMMANDS) <= named
+
+
 def test_the_readme_is_short() -> None:
     assert len(PAGES[0].read_text("utf-8").splitlines()) <= 200
 
