@@ -45,12 +45,18 @@ def build(new: Environment, lock: Lock, python: Path, ports: Ports) -> Path:
     ports.store.prepare()
     ports.installer.create(directory, python)
     ports.store.mark(new)
+    fill(new, lock, lock_path, ports)
+    return directory
+
+
+def fill(environment: Environment, lock: Lock, lock_path: Path, ports: Ports) -> None:
+    """Put exactly what a lock holds into an environment, sharing no file that someone may edit."""
+    directory = Path(environment.path)
     ports.installer.install(directory, lock_path)
     _refuse_cut_files(directory)
-    ports.store.write_constraints(new, constraints(lock))
-    ports.store.write_startup(new, describe(directory).site_packages[0])
+    ports.store.write_constraints(environment, constraints(lock))
+    ports.store.write_startup(environment, describe(directory).site_packages[0])
     isolate(directory)
-    return directory
 
 
 def _refuse_cut_files(directory: Path) -> None:

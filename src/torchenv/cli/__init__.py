@@ -24,6 +24,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "probe": ("building", "Show what this machine has, and how that is known"),
     "plan": ("building", "Show which PyTorch suits this machine, and why"),
     "create": ("building", "Build a new environment beside the others"),
+    "add": ("environments", "Add packages to the active environment (torch stays)"),
+    "drop": ("environments", "Drop packages from the active environment (torch stays)"),
     "adopt": ("environments", "Record an environment made elsewhere (it is only read)"),
     "forget": ("environments", "Take an adopted environment off the record (its files stay)"),
     "status": ("environments", "Show the active environment and anything wrong with it"),

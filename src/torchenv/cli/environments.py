@@ -8,7 +8,12 @@ from argparse import ArgumentTypeError
 from datetime import timedelta
 from typing import NamedTuple
 
-from torchenv.cli.gather import explain_irreplaceable, find_environment, rescan_checkpoints
+from torchenv.cli.gather import (
+    explain_irreplaceable,
+    find_environment,
+    probe_host,
+    rescan_checkpoints,
+)
 from torchenv.cli.options import add_environment, add_installer, add_json, add_offline, add_profile
 from torchenv.cli.parser import CommandSpec, Parser, reader
 from torchenv.cli.session import Session, now
@@ -137,6 +142,70 @@ def adopt(flags: AdoptFlags, session: Session) -> int:
     environment = record(session.settings.cwd / flags.path, session.catalogue, session.make_ports())
     session.output.say(f"recorded {environment.path} as environment {environment}; it is only read")
     session.output.print(str(environment.number))
+    return 0
+
+
+class ChangeFlags(NamedTuple):
+    """What `add` and `drop` take."""
+
+    packages: list[str]
+    in_place: bool
+
+
+def declare_add(parser: Parser) -> None:
+    """Declare what `add` takes."""
+    parser.add_argument("packages", nargs="+", metavar="PKG", help="Package, such as wandb or 'numpy>=2.2'")
+    _add_changing(parser)
+
+
+def declare_drop(parser: Parser) -> None:
+    """Declare what `drop` takes."""
+    parser.add_argument("packages", nargs="+", metavar="PKG", help="Package, by its name")
+    _add_changing(parser)
+
+
+def _add_changing(parser: Parser) -> None:
+    parser.add_argument(
+        "--in-place", action="store_true", help="Change the environment itself; build no new one beside it"
+    )
+    add_offline(parser)
+    add_installer(parser)
+    add_profile(parser, "Profile whose settings count (default: torchenv.toml, else `default`)")
+    add_json(parser, "Print what `torchenv show --json` prints of the environment")
+
+
+def add(flags: ChangeFlags, session: Session) -> int:
+    """Lock the active environment with more packages, and build that."""
+    return _change(flags, session, added=tuple(flags.packages))
+
+
+def drop(flags: ChangeFlags, session: Session) -> int:
+    """Lock the active environment without some packages, and build that."""
+    return _change(flags, session, dropped=tuple(flags.packages))
+
+
+def _change(
+    flags: ChangeFlags, session: Session, *, added: tuple[str, ...] = (), dropped: tuple[str, ...] = ()
+) -> int:
+    from torchenv.actions.change import ChangeOrder, change
+    from torchenv.render.environment import describe_change, encode_environment
+
+    is_macos = session.settings.system == "darwin"
+    order = ChangeOrder(
+        added=added,
+        dropped=dropped,
+        profile=session.profile,
+        catalogue=session.catalogue,
+        package_index=session.mirrors.packages,
+        macos=str(probe_host(session).macos) if is_macos else None,
+        in_place=flags.in_place,
+    )
+    changed = change(order, session.make_ports(), session.running)
+    if session.output.is_json:
+        session.output.say(describe_change(changed))
+        session.output.print_document(encode_environment(changed.after, session.store))
+    else:
+        session.output.print_text(describe_change(changed))
     return 0
 
 
@@ -284,6 +353,8 @@ COMMANDS = {
     "status": CommandSpec(declare_status, reader(StatusFlags), status),
     "diff": CommandSpec(declare_diff, reader(DiffFlags), diff),
     "adopt": CommandSpec(declare_adopt, reader(AdoptFlags), adopt),
+    "add": CommandSpec(declare_add, reader(ChangeFlags), add),
+    "drop": CommandSpec(declare_drop, reader(ChangeFlags), drop),
     "forget": CommandSpec(declare_forget, reader(ForgetFlags), forget),
     "remove": CommandSpec(declare_remove, reader(RemoveFlags), remove),
     "prune": CommandSpec(declare_prune, reader(PruneFlags), prune),

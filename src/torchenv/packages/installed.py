@@ -33,7 +33,7 @@ def of_environment(
     """
     installed = {canonical(each.name): each for each in distributions}
     family = [name for name in sorted(installed) if name in catalogue.family]
-    of_torch = _find_reached(family, installed)
+    of_torch = find_reached(family, installed)
     local = {name: path for name, each in installed.items() if (path := local_path(each)) is not None}
     passed_over = {*family, *TOOLS, *local}
     chosen = [
@@ -43,8 +43,8 @@ def of_environment(
         and name not in passed_over
         and not (catalogue.is_brought_along(name) and name in of_torch)
     ]
-    rest = installed.keys() - passed_over - of_torch - _find_reached(chosen, installed)
-    chosen += _topmost({name for name in rest if not catalogue.is_brought_along(name)}, installed)
+    rest = installed.keys() - passed_over - of_torch - find_reached(chosen, installed)
+    chosen += list_topmost({name for name in rest if not catalogue.is_brought_along(name)}, installed)
     return CarriedPackages(
         wanted=tuple(_make_wanted(name, installed[name], source) for name in sorted(chosen)),
         family=tuple(CarriedRequirement(name, source) for name in family if name != "torch"),
@@ -133,7 +133,8 @@ def _is_marked(distribution: Distribution) -> bool:
     return distribution.requested and distribution.installer != "conda"
 
 
-def _find_reached(roots: Iterable[str], installed: Installed) -> set[str]:
+def find_reached(roots: Iterable[str], installed: Installed) -> set[str]:
+    """Return the names of some packages and of all that they require, as far as they are installed."""
     seen: set[tuple[str, frozenset[str]]] = set()
     todo = [(root, frozenset[str]()) for root in roots]
     while todo:
@@ -146,15 +147,15 @@ def _find_reached(roots: Iterable[str], installed: Installed) -> set[str]:
     return {name for name, _ in seen}
 
 
-def _topmost(names: set[str], installed: Installed) -> list[str]:
+def list_topmost(names: set[str], installed: Installed) -> list[str]:
     """Return the fewest of `names` from which all the others are reached."""
     found: list[str] = []
     while names:
-        below = {other for name in names for other in _find_reached([name], installed) - {name}}
+        below = {other for name in names for other in find_reached([name], installed) - {name}}
         # Packages that require each other have no topmost one; any of them reaches the others.
         heads = sorted(names - below) or sorted(names)[:1]
         found += heads
-        names = names - _find_reached(heads, installed)
+        names = names - find_reached(heads, installed)
     return found
 
 

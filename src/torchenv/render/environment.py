@@ -19,6 +19,7 @@ from torchenv.workspace.records import Environment, EnvironmentKind, Proof, Run,
 from torchenv.workspace.store import Store, constraints_path
 
 if TYPE_CHECKING:
+    from torchenv.actions.change import Changed
     from torchenv.actions.create import CreateOrder, CreateOutcome
 
 
@@ -97,6 +98,33 @@ def describe_show(environment: Environment, store: Store) -> str:
 def describe_made(made: CreateOutcome, order: CreateOrder, *, program: str = "torchenv") -> str:
     """Describe what `create` made and what to do next, by commands that begin with `program`."""
     return "\n".join(_describe_made_lines(made, order, program))
+
+
+def describe_change(changed: Changed) -> str:
+    """Describe what `add` or `drop` changed, what stayed, and which environment is active now."""
+    return "\n".join(_describe_change_lines(changed))
+
+
+def _describe_change_lines(changed: Changed) -> Iterator[str]:
+    before, after = changed.before, changed.after
+    if not changed.packages:
+        yield f"environment {before} holds that already: nothing changed"
+        return
+    stayed = f"{changed.same} package{'' if changed.same == 1 else 's'} kept at the same version"
+    if after.number == before.number:
+        yield f"changed environment {after} in place; {stayed}"
+    else:
+        yield f"made environment {after} beside {before}; {stayed}"
+    yield from (f"  {package}" for package in changed.packages)
+    if changed.by_hand:
+        yield f"  left out, as installed by hand and in no lock file: {', '.join(changed.by_hand)}"
+    if after.number == before.number:
+        return
+    if changed.is_active:
+        yield f"environment {after} is now active; switch back with `torchenv rollback`"
+    else:
+        yield f"environment {before} stays active, as the profile requires smoke commands to pass"
+        yield f"next: torchenv smoke {after.number}, then torchenv use {after.number}"
 
 
 def describe_proof(proof: Proof) -> str:
@@ -191,6 +219,8 @@ def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
             yield from (f"because {each}" for each in environment.choice.because)
         yield from (f"ignored: {each}" for each in environment.choice.ignored)
         yield from (f"note: {each}" for each in environment.choice.warnings)
+        if environment.choice.added:
+            yield f"added: {', '.join(environment.choice.added)}"
     for proof in environment.proofs:
         yield f"proof: {describe_proof(proof)}"
         yield from (f"  {each}" for each in proof.said)

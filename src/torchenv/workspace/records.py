@@ -49,7 +49,8 @@ def nothing_more() -> More:
 class ChoiceRecord:
     """How an environment came to be chosen, for the one who asks later why it is not another.
 
-    `ignored` are other tools' settings that did not steer it, `warnings` what may undo it.
+    `ignored` are other tools' settings that did not steer it, `warnings` what may undo it. `added` are the
+    requirements that `torchenv add` put beside what was planned, `brought` the names that came with them.
     """
 
     profile: str | None = None
@@ -58,6 +59,8 @@ class ChoiceRecord:
     because: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    brought: tuple[str, ...] = ()
     more: More = field(default_factory=nothing_more, hash=False)
 
     @classmethod
@@ -69,6 +72,8 @@ class ChoiceRecord:
             because=table.strings("because"),
             ignored=table.strings("ignored"),
             warnings=table.strings("warnings"),
+            added=table.strings("added"),
+            brought=table.strings("brought"),
             more=unknown_keys(table, cls),
         )
 

@@ -458,6 +458,17 @@ class Store:
         """Keep the lock of an environment."""
         return self._keep(self.lock_path(number), text)
 
+    def write_pending_lock(self, number: int, text: str) -> Path:
+        """Keep the lock that an environment is being changed to, beside the one that it has."""
+        return self._keep(self._pending_lock_path(number), text)
+
+    def delete_pending_lock(self, number: int) -> None:
+        """Delete the lock of a change that has ended."""
+        self._disk.delete(self._pending_lock_path(number))
+
+    def _pending_lock_path(self, number: int) -> Path:
+        return self.root / "locks" / f"pylock.{number}-next.toml"
+
     def write_plan(self, number: int, text: str) -> Path:
         """Keep the plan of an environment."""
         return self._keep(self.plan_path(number), text)
