@@ -22,16 +22,20 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """Where to ask in place of the indexes of a lock, and for which backend of torch."""
+    """Where to ask in place of the indexes of a lock, and for which backend of torch.
+
+    Nothing stands in place of the `private` indexes: what is bound to them comes from there alone.
+    """
 
     torch: TorchIndex | None = None
     packages: str | None = None
     backend: str = ""
+    private: frozenset[str] = frozenset()
 
     def index_of(self, index: str | None, torch_index: str | None) -> str | None:
         """Return what stands in place of an index; `torch_index` is that of torch's packages in the lock."""
-        if index is None:
-            return None
+        if index is None or index in self.private:
+            return index
         if index == torch_index:
             return (self.torch and self.torch.at(self.backend)) or index
         return self.packages or index

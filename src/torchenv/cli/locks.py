@@ -174,7 +174,12 @@ def _rewrite_to_mirror(project: Project, mirror_root: str, session: Session, *, 
     found, root = project.require_lock_set(), mirror_root.rstrip("/")
 
     def mirror_of(backend: str | None) -> Mirror:
-        return Mirror(torch=TorchIndex(f"{root}/whl"), packages=f"{root}/simple", backend=backend or "")
+        return Mirror(
+            torch=TorchIndex(f"{root}/whl"),
+            packages=f"{root}/simple",
+            backend=backend or "",
+            private=project.profile.index.private_urls,
+        )
 
     before = {target.name: project.lock(target) for target in found.targets if target.lock}
     locks = {
@@ -426,7 +431,12 @@ def _at_set_mirror(found: Lock, target: LockedTarget, session: Session) -> Lock:
     named = session.named_mirrors
     if not named.torch and not named.packages:
         return found
-    mirror = Mirror(torch=named.torch, packages=named.packages, backend=target.backend or "")
+    mirror = Mirror(
+        torch=named.torch,
+        packages=named.packages,
+        backend=target.backend or "",
+        private=session.profile.index.private_urls,
+    )
     return at_mirror(found, mirror, session.fetch)
 
 

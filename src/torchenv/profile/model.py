@@ -70,6 +70,11 @@ class Indexes(NamedTuple):
     packages: str | None = None
     private: tuple[PrivateIndex, ...] = ()
 
+    @property
+    def private_urls(self) -> frozenset[str]:
+        """The addresses of the private indexes."""
+        return frozenset(index.url for index in self.private)
+
 
 class InstallSettings(NamedTuple):
     """How the packages are put in place."""
