@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 from tests.audit.test_next_release import CHANGES
 from tests.catalogue.test_own_file import NEXT
@@ -36,8 +36,23 @@ def test_a_made_up_release_passes_through_plan_audit_and_checkpoints(terminal: T
     assert (since.code, since.out) == (0, "nothing found in 1 file, for torch 2.15.0\n")
 
 
-def test_what_nobody_measured_is_inferred_at_most(terminal: Terminal) -> None:
-    shown = terminal.type("checkpoints", "show", SAMPLES / "2.15.0" / "dcp_plain", "--json")
+def show(terminal: Terminal, *options: str) -> dict[str, Any]:
+    shown = terminal.type("checkpoints", "show", SAMPLES / "2.15.0" / "dcp_plain", "--json", *options)
     (checkpoint,) = shown.json["checkpoints"]
-    assert checkpoint["reader"]["torch_min"] == "2.15"
-    assert Path(checkpoint["path"]).name == "dcp_plain"
+    reader: dict[str, Any] = checkpoint["reader"]
+    return reader
+
+
+def test_for_a_release_that_nobody_measured_who_reads_a_checkpoint_is_inferred(terminal: Terminal) -> None:
+    (terminal.cwd / "next.toml").write_text(NEXT, encoding="utf-8")
+    assert (show(terminal)["torch_min"], show(terminal)["certainty"]) == ("2.15", "confirmed")
+    assert show(terminal, "--catalogue", "next.toml")["certainty"] == "inferred"
+
+    text = terminal.type(
+        "checkpoints", "show", SAMPLES / "2.15.0" / "dcp_plain", "--catalogue", "next.toml"
+    ).out
+    assert "(inferred: no release after torch 2.15 was measured)" in text
+
+    measured = NEXT + '[checkpoints]\nnewest = "2.16"\n'
+    (terminal.cwd / "measured.toml").write_text(measured, encoding="utf-8")
+    assert show(terminal, "--catalogue", "measured.toml")["certainty"] == "confirmed"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from packaging.version import Version
 
+from torchenv.catalogue.resources import section
 from torchenv.checkpoints.formats.inert import Global
 from torchenv.checkpoints.formats.pickles import GETATTR, PickleWalk
 from torchenv.checkpoints.values import ANY, Certainty, CheckpointNote, Range, Reader
@@ -60,7 +61,8 @@ class Feature:
 class Rules:
     """All of `checkpoint-rules.toml`."""
 
-    oldest: str
+    oldest: str  # of the releases whose reads were measured
+    newest: str
     features: dict[str, Feature]
     pt2: tuple[tuple[str, Range], ...]  # written from which release on, read by which; newest first
     known: dict[Kind, frozenset[Global]]
@@ -92,6 +94,7 @@ class Rules:
                 )
         return cls(
             oldest=table.get("oldest", str),
+            newest=table.get("newest", str),
             features=features,
             pt2=tuple(
                 (
@@ -139,6 +142,16 @@ class Rules:
             and (opens is None or opens.newest is not None)
         )
 
+    def certainty(self, reader: Reader, releases: Iterable[str]) -> Certainty:
+        """Return how sure a reader is for these versions of torch: what nobody measured is inferred."""
+        if reader.certainty == "confirmed" and any(map(self.is_unmeasured, releases)):
+            return "inferred"
+        return reader.certainty
+
+    def is_unmeasured(self, torch: str) -> bool:
+        """Return whether a version of torch is newer than all whose reads were measured."""
+        return Version(torch).release[:2] > Version(self.newest).release
+
     def reader(self, codes: Iterable[str], **told: Any) -> Reader:
         """Decide who can read what has all of these features; `told` are fields that are known otherwise."""
         features = [self.features[code] for code in dict.fromkeys(codes)]
@@ -167,10 +180,9 @@ class Rules:
 
 
 @cache
-def rules() -> Rules:
-    """Read the rules that torchenv is shipped with."""
-    text = (files("torchenv.catalogue") / "data" / FILE).read_text(encoding="utf-8")
-    return Rules.parse(Table.from_toml(text, FILE))
+def rules(own: Path | None = None) -> Rules:
+    """Read the rules that torchenv is shipped with, a user's `[checkpoints]` laid over them."""
+    return Rules.parse(section("checkpoints", own))
 
 
 _DOUBT = ("confirmed", "inferred", "unknown").index

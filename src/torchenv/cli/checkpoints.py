@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from torchenv.cli.gather import list_roots
-from torchenv.cli.options import add_general, add_json, add_profile
+from torchenv.cli.options import add_catalogue, add_general, add_json, add_profile
 from torchenv.cli.parser import CommandSpec, Parser, reader
 from torchenv.cli.session import Session, now
 from torchenv.errors import InputError, NothingSuits, ToolFailed
@@ -118,6 +118,7 @@ def declare_checkpoints(parser: Parser) -> None:
     show.add_argument(
         "paths", nargs="*", metavar="PATH", help="Checkpoints to look at (default: the last scan)"
     )
+    add_catalogue(show)
 
     keep = actions.add_parser("keep", help="Record the hashes of a checkpoint and guard it (a lifeboat)")
     keep.add_argument("paths", nargs="+", metavar="PATH", help="Checkpoint")
@@ -251,8 +252,13 @@ def _scan(flags: ScanFlags, session: Session) -> int:
 
 def _show(flags: InspectFlags, session: Session) -> int:
     from torchenv.actions.checkpoints import address_of, examine, read_recorded
-    from torchenv.render.checkpoints import describe_show, encode_checkpoints
+    from torchenv.render.checkpoints import MeasuredReleases, describe_show, encode_checkpoints
     from torchenv.storage import place
+
+    own = session.own_catalogue
+    measured = MeasuredReleases(
+        own, tuple(str(each.version) for each in session.catalogue.releases) if own else ()
+    )
 
     if flags.paths:
         places = [place(address_of(each, session.settings.cwd)) for each in flags.paths]
@@ -262,9 +268,9 @@ def _show(flags: InspectFlags, session: Session) -> int:
     else:
         scanned = read_recorded(session.store, system=session.settings.checkpoint_system)
     if session.output.is_json:
-        session.output.print_document(encode_checkpoints(scanned, now()))
+        session.output.print_document(encode_checkpoints(scanned, now(), measured))
     else:
-        session.output.print_text(describe_show(scanned, now()))
+        session.output.print_text(describe_show(scanned, now(), measured))
     return _verdict(scanned)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchenv.checkpoints.lifeboats import describe_run, make_printable
-from torchenv.checkpoints.values import escape_name, runs_code, some
+from torchenv.checkpoints.readability import Rules, rules
+from torchenv.checkpoints.values import Certainty, Reader, escape_name, runs_code, some
 from torchenv.storage import Transfer
 from torchenv.workspace.records import Environment, Kept, Run, as_json
 
@@ -29,10 +31,33 @@ _SHOWN = 10  # names of a difference
 _MOST = 5  # broken or foreign checkpoints that are told of one by one
 
 
-def encode_checkpoints(scanned: Scanned, now: datetime) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class MeasuredReleases:
+    """What is known of releases: the rules of their checkpoints, and those that a user's catalogue adds."""
+
+    own: Path | None = None
+    releases: tuple[str, ...] = ()
+
+    @property
+    def rules(self) -> Rules:
+        """The rules, a user's own laid over them."""
+        return rules(self.own)
+
+    def certainty(self, reader: Reader, environments: Iterable[Environment]) -> Certainty:
+        """Return how sure a reader is for the catalogue's releases and for the environments there are."""
+        torches = (*self.releases, *(each.torch for each in environments if each.torch))
+        return self.rules.certainty(reader, (torch for torch in torches if torch in reader.torch))
+
+
+PACKAGED = MeasuredReleases()
+
+
+def encode_checkpoints(
+    scanned: Scanned, now: datetime, measured: MeasuredReleases = PACKAGED
+) -> dict[str, Any]:
     """Return the `torchenv.checkpoints/1` document."""
     checkpoints = [
-        _entry(part, save, run.path, scanned, now)
+        _entry(part, save, run.path, scanned, now=now, measured=measured)
         for run in scanned.runs
         for save in run.saves
         for part in save.parts
@@ -45,14 +70,14 @@ def describe_scan(scanned: Scanned, lines: Sequence[Run], now: datetime) -> str:
     return "\n".join(_scan_lines(scanned, lines, now)) or "no checkpoints were found"
 
 
-def describe_show(scanned: Scanned, now: datetime) -> str:
+def describe_show(scanned: Scanned, now: datetime, measured: MeasuredReleases = PACKAGED) -> str:
     """Describe all that is known of each checkpoint."""
     lines = (
         line
         for run in scanned.runs
         for save in run.saves
         for part in save.parts
-        for line in _part_lines(part, save, scanned, now)
+        for line in _part_lines(part, save, scanned, now, measured)
     )
     return "\n".join(lines) or "no checkpoints were found"
 
@@ -303,7 +328,9 @@ def _scan_lines(scanned: Scanned, lines: Sequence[Run], now: datetime) -> Iterat
         yield f"classes of {len(own) - _MOST} more packages (--json has all)"
 
 
-def _part_lines(part: Part, save: Save, scanned: Scanned, now: datetime) -> Iterator[str]:
+def _part_lines(
+    part: Part, save: Save, scanned: Scanned, now: datetime, measured: MeasuredReleases
+) -> Iterator[str]:
     found = part.found
     reader = scanned.judge.reader(found)
     step = f", step {save.step}" if save.step is not None else ""
@@ -318,15 +345,22 @@ def _part_lines(part: Part, save: Save, scanned: Scanned, now: datetime) -> Iter
     python = f", Python {reader.python_min} and newer" if reader.python_min else ""
     system = f", on {reader.system} only" if reader.system else ""
     nobody = "nobody: no release reads it back" if reader.nobody else f"{oldest}{newest}{python}{system}"
-    yield f"  read by {nobody} ({reader.certainty})"
+    certainty = measured.certainty(reader, scanned.judge.environments)
+    is_sure = certainty == reader.certainty
+    limit = "" if is_sure else f": no release after torch {measured.rules.newest} was measured"
+    yield f"  read by {nobody} ({certainty}{limit})"
     yield from (f"    {note.message}" for note in reader.because)
     for environment in scanned.judge.environments:
         yield f"  environment {environment}: {scanned.judge.of(found, environment)}"
 
 
-def _entry(part: Part, save: Save, run: str, scanned: Scanned, now: datetime) -> dict[str, Any]:
+def _entry(
+    part: Part, save: Save, run: str, scanned: Scanned, *, now: datetime, measured: MeasuredReleases
+) -> dict[str, Any]:
     judge = scanned.judge
     checkpoint = scanned.index.checkpoint(part.path, part.found)
+    certainty = measured.certainty(checkpoint.reader, judge.environments)
+    checkpoint = replace(checkpoint, reader=replace(checkpoint.reader, certainty=certainty))
     modified = _find_modified(part)
     return {
         **checkpoint.as_json(),
