@@ -312,7 +312,7 @@ def test_a_building_line_and_its_files_are_cleared_by_the_next_run_which_says_so
     assert said == ["clearing environment 1 (2.15), which was left unfinished"]
     files = (path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
     left = sorted(str(path) for path in files if path.parts[0] != "reserve")
-    assert left == [".gitignore", "lock", "manifest.toml", "manifest.toml.last-good"]
+    assert left == [".gitignore", "identity", "lock", "manifest.toml", "manifest.toml.last-good"]
     assert store.read().next_number == 2
 
 

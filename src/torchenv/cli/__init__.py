@@ -55,6 +55,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "upgrade": ("upgrade", "Upgrade step by step: check, build, prove, protect, switch"),
     "commit": ("upgrade", "End the trial of an upgrade"),
     "audit": ("reports", "Find what in your code the new release breaks"),
+    "trust": ("environments", "Accept a workspace that another user or a repository made"),
     "report": ("reports", "Write one page on the state of this workspace"),
     "catalogue": ("catalogue", "Show, check or update what is known of PyTorch's releases"),
 }
@@ -67,6 +68,15 @@ _KEPT = {
     "restore": f"cleared the unfinished environment and kept what was downloaded; {_AGAIN}",
     "fetch": f"kept the files that arrived whole; {_AGAIN}",
 }
+
+# Commands that neither change a workspace nor start what lies in it.
+READING = frozenset(
+    {
+        *("init", "probe", "plan", "status", "list", "show", "diff", "history", "verify", "report", "trust"),
+        *("hook", "completion", "lock", "fetch", "export", "audit", "catalogue show", "catalogue check"),
+        *("checkpoints show", "checkpoints diff", "checkpoints verify", "checkpoints gate"),
+    }
+)
 
 INTERRUPTED = 130
 DEFECT = 70
@@ -225,12 +235,20 @@ def _run_command(
     here = Path(cwd)
     flags = spec.read(arguments, here)
     session = Session(read_settings(arguments, environ, here, sys.platform), output, stdin)
+    if not _only_reads(name, arguments):
+        session.refuse_suspicious()
     with stoppable():
         try:
             return spec.run(flags, session)
         except IndexFailed as error:
             _name_what_was_ignored(error, session)
             raise
+
+
+def _only_reads(name: str, arguments: Namespace) -> bool:
+    """Return whether a command with these flags leaves a workspace as it is and starts nothing from it."""
+    action = getattr(arguments, "action", None) or getattr(arguments, "what", None)
+    return name in READING or f"{name} {action}" in READING or getattr(arguments, "dry_run", False)
 
 
 def _name_what_was_ignored(error: TorchenvError, session: Session) -> None:

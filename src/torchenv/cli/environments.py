@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from argparse import ArgumentTypeError
@@ -17,6 +18,7 @@ from torchenv.cli.gather import (
 from torchenv.cli.options import add_environment, add_installer, add_json, add_offline, add_profile
 from torchenv.cli.parser import CommandSpec, Parser, reader
 from torchenv.cli.session import Session, now
+from torchenv.errors import InputError, WorkspaceError
 
 
 class ListFlags(NamedTuple):
@@ -332,6 +334,35 @@ def restore(flags: RestoreFlags, session: Session) -> int:
     return 0
 
 
+class TrustFlags(NamedTuple):
+    """What `trust` takes."""
+
+    directory: str
+
+
+def declare_trust(parser: Parser) -> None:
+    """Declare what `trust` takes."""
+    parser.add_argument("directory", metavar="DIR", help="Workspace, or the project that it lies in")
+
+
+def trust(flags: TrustFlags, session: Session) -> int:
+    """Record for this user that a workspace may be changed and run from."""
+    named = session.settings.cwd / flags.directory
+    places = (named, named / ".torchenv")
+    root = next((place for place in places if os.path.lexists(place / "manifest.toml")), None)
+    if root is None:
+        raise InputError(f"`{named}` holds no workspace", hint="make one with `torchenv create`")
+    try:
+        session.trust_record.accept(root)
+    except OSError as error:
+        raise WorkspaceError(
+            f"what you trust cannot be recorded: {error.strerror or error}",
+            hint=f"name the workspace instead: `{shlex.join(['torchenv', '--root', str(root), 'status'])}`",
+        ) from None
+    session.output.say(f"this user trusts the workspace `{root}` from now on")
+    return 0
+
+
 def _parse_count(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text):
         raise ArgumentTypeError(f"`{text}` is not a number")
@@ -358,5 +389,6 @@ COMMANDS = {
     "forget": CommandSpec(declare_forget, reader(ForgetFlags), forget),
     "remove": CommandSpec(declare_remove, reader(RemoveFlags), remove),
     "prune": CommandSpec(declare_prune, reader(PruneFlags), prune),
+    "trust": CommandSpec(declare_trust, reader(TrustFlags), trust),
     "restore": CommandSpec(declare_restore, reader(RestoreFlags), restore),
 }

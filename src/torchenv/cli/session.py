@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from torchenv.cli.output import Output
-from torchenv.cli.settings import Settings
-from torchenv.errors import InputError
+from torchenv.cli.settings import Settings, find_user_state
+from torchenv.errors import InputError, WorkspaceError
 
 if TYPE_CHECKING:
     from torchenv.actions.ports import Ports
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from torchenv.system.process import Programs
     from torchenv.system.processes import Running
     from torchenv.workspace.store import Store
+    from torchenv.workspace.trust import Suspicion, TrustRecord
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,41 @@ class Session:
         """The workspace on disk."""
         from torchenv.workspace.store import Store
 
-        return Store(self.settings.root, say=self.output.say)
+        root = self.settings.root
+        return Store(
+            root,
+            say=self.output.say,
+            refuse=self.refuse_suspicious,
+            remember=lambda identity: self.trust_record.remember(identity, root),
+        )
+
+    @cached_property
+    def trust_record(self) -> TrustRecord:
+        """The workspaces that this user accepted or changed."""
+        from torchenv.workspace.trust import TrustRecord
+
+        return TrustRecord(find_user_state(self.settings))
+
+    @cached_property
+    def suspicion(self) -> Suspicion | None:
+        """What speaks against a workspace that the upward search found; one that was named is trusted."""
+        from torchenv.workspace.trust import suspect
+
+        if self.settings.is_root_named or self.settings.project is None:
+            return None
+        return suspect(self.settings.root, self.trust_record, lambda: self.store.read().root)
+
+    def refuse_suspicious(self) -> None:
+        """Raise `WorkspaceError` where the workspace may only be read, with the command that accepts it."""
+        if self.suspicion is None:
+            return
+        import shlex
+
+        root = self.settings.root
+        raise WorkspaceError(
+            f"workspace `{root}` is only read: it {self.suspicion}",
+            hint=f"look through it, then accept it with `{shlex.join(['torchenv', 'trust', str(root)])}`",
+        )
 
     @cached_property
     def catalogue(self) -> Catalogue:

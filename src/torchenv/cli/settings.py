@@ -52,6 +52,11 @@ class Settings(NamedTuple):
         return {"win32": "windows", "darwin": "darwin"}.get(self.system, "linux")
 
     @property
+    def is_root_named(self) -> bool:
+        """Whether the user named the workspace, by the flag or the variable."""
+        return bool(self.named_root or self.environ.get("TORCHENV_HOME"))
+
+    @property
     def command(self) -> tuple[str, ...]:
         """The words that a command which follows begins with, so that it finds the same workspace."""
         return ("torchenv", "--root", self.named_root) if self.named_root else ("torchenv",)
@@ -123,6 +128,18 @@ def find_workspace(
     if named:
         return cwd / _expand_tilde(named, home)
     return project / ".torchenv" if project else user_data()
+
+
+def find_user_state(settings: Settings) -> Path | None:
+    """Return the user's own folder for what torchenv remembers; None for a user without a home directory."""
+    if settings.system in {"win32", "darwin"}:
+        from platformdirs import user_state_path
+
+        return user_state_path("torchenv", appauthor=False)
+    named = settings.environ.get("XDG_STATE_HOME", "")
+    if Path(named).is_absolute():
+        return Path(named) / "torchenv"
+    return settings.home / ".local" / "state" / "torchenv" if settings.home else None
 
 
 def find_project(cwd: Path, *, home: Path | None, exists: Callable[[Path], bool]) -> Path | None:

@@ -23,6 +23,7 @@ from torchenv.workspace.journal import Journal
 from torchenv.workspace.lease import Lease
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, EnvironmentKind
+from torchenv.workspace.trust import IDENTITY_FILE_NAME, make_identity, read_identity
 
 # What a workspace holds, of which a stopped first run leaves a part, and what is left in any directory.
 _OF_A_WORKSPACE = frozenset(
@@ -34,6 +35,7 @@ _OF_A_WORKSPACE = frozenset(
             "current",
             "envs",
             "fingerprints",
+            IDENTITY_FILE_NAME,
             "index-answers.json",
         ),
         *("kept", "lease", "lock", "locks", "logs", "plans", "reserve", "trash", "upgrade.json", "written"),
@@ -91,6 +93,8 @@ Whereabouts = InPlace | Moved | Replaced | Gone
 class Store:
     """One workspace. Reading takes no lock and never waits; every writing method needs `locked`.
 
+    `refuse` raises `WorkspaceError` where the workspace may only be read; `remember` takes its identity
+    after a change.
     Raises `WorkspaceError` where the disk refuses or is not as the manifest says.
     """
 
@@ -102,6 +106,8 @@ class Store:
         disk: Disk | None = None,
         clock: Callable[[], float] = time.monotonic,
         patience: float = PATIENCE,
+        refuse: Callable[[], None] = lambda: None,
+        remember: Callable[[str | None], None] = lambda _: None,
     ) -> None:
         self.root = root
         self.environments = root / "envs"
@@ -116,6 +122,8 @@ class Store:
         self._disk.reserve = root / "reserve"
         self._clock = clock
         self._patience = patience
+        self._refuse = refuse
+        self._remember = remember
         self._lease: Lease | None = None
         self._build: tuple[int, Lease] | None = None
         self._doomed: tuple[str, ...] = ()
@@ -230,6 +238,7 @@ class Store:
         path = self.root / "index-answers.json"
         beside = path.with_name(f"{path.name}.{os.getpid()}.new")
         with suppress(OSError, WorkspaceError):
+            self._refuse()
             self._disk.write(beside, text)
             self._disk.rename(beside, path)
 
@@ -292,6 +301,7 @@ class Store:
         self._delete_doomed()
         if self.manifest_path.exists():
             self._disk.make_reserve()
+            self._remember(self._read_or_make_identity())
 
     @contextmanager
     def build(self, number: int, key: str, purpose: str) -> Iterator[None]:
@@ -371,7 +381,16 @@ class Store:
         if not self.manifest_path.exists() and not os.path.lexists(path):
             self._put(path, "*\n")
 
+    def _read_or_make_identity(self) -> str | None:
+        path = self.root / IDENTITY_FILE_NAME
+        if not path.exists():
+            # A disk without room, or with a link in its place, leaves it without one.
+            with suppress(WorkspaceError):
+                self._disk.put(path, f"{make_identity()}\n")
+        return read_identity(self.root)
+
     def _refuse_what_is_no_workspace(self) -> None:
+        self._refuse()
         # It may hold a `trash` or a `lock` of its own, which would be emptied and overwritten.
         if self.manifest_path.exists() or self.last_good_path.exists() or not self.root.is_dir():
             return
