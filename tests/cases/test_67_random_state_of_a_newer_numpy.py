@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from tests.checkpoints.scan.test_scan import NEW, OLD, scanned
 from tests.checkpoints.support import DATA
+from tests.support.terminal import Terminal
+from tests.support.workspace import write_venv
 
 from torchenv.checkpoints.scan.runs import Judge, run_line, runs_of
 
@@ -35,3 +38,19 @@ def test_the_numpy_of_an_environment_decides_with_torch(
     assert run_line(run, judge).newest_readable.get(1) == newest
     assert run_line(run, judge).newest_readable[2] == "checkpoint-500"
     assert judge.reader(found["rng_state.pth"]).as_json()["packages"] == {"numpy": ">=1.26"}
+
+
+def test_a_scan_and_a_rollback_say_so_of_environments_on_the_disk(tmp_path: Path) -> None:
+    terminal = Terminal.within(tmp_path)
+    for torch, numpy in (("2.14.1+cu126", "1.25.2"), ("2.15.0+cu132", "2.3.0")):
+        write_venv(tmp_path / torch, {"torch": torch, "numpy": numpy})
+        assert terminal.type("adopt", tmp_path / torch).code == 0
+    assert terminal.type("use", "2").code == 0
+    shutil.copytree(ROOT, terminal.cwd / "runs")
+    found = terminal.type("checkpoints", "scan", "runs", "--json").json["checkpoints"]
+    (state,) = [line for line in found if line["path"].endswith("rng_state.pth")]
+    assert state["environments"] == {"1": "unreadable", "2": "readable-with-code"}
+    assert state["reader"]["packages"] == {"numpy": ">=1.26"}
+
+    (run,) = terminal.type("rollback", "--json").json["checkpoints"]
+    assert run["newest_readable"] is None
