@@ -126,3 +126,11 @@ def test_a_damaged_journal_is_said_and_begun_again(project: Terminal) -> None:
     assert ended.code == 5
     assert ended.err.endswith("hint: begin again with `torchenv upgrade --restart`\n")
     assert project.type("upgrade", "--restart", "--until", "create").code == 0
+
+
+def test_the_advice_knows_the_active_environment_and_counts_in_words(project: Terminal) -> None:
+    said = project.type("upgrade", "--check", "--json").json
+    assert said["from"] == 1
+    assert not [reason for reason in said["reasons"] if "no environment is active" in reason]
+    found = {finding["subject"]: finding["found"] for finding in said["findings"]}
+    assert found["code"] == "0 errors, 0 warnings, 0 notes"

@@ -10,6 +10,7 @@ from torchenv.cli.gather import (
     add_warnings,
     audit_paths,
     collect_packages,
+    find_active,
     find_model,
     gather_known,
     probe_host,
@@ -23,6 +24,7 @@ from torchenv.cli.session import Session, now
 from torchenv.cli.settings import PROJECT_FILE
 from torchenv.errors import InputError, NothingSuits, TorchenvError, WorkspaceError
 from torchenv.plan import Outcome, Question, resolve
+from torchenv.system.words import count
 from torchenv.workspace.journal import STEPS, Journal, Step
 
 if TYPE_CHECKING:
@@ -197,7 +199,7 @@ def _list_findings(
     active = f"torch {old.torch}, Python {old.python.version}" if old else "no active environment"
     yield UpgradeFinding("environment", active)
     grave = counts["error"], counts["warning"]
-    code = f"{counts['error']} errors, {counts['warning']} warnings, {counts['note']} notes"
+    code = ", ".join(count(number, severity) for severity, number in counts.items())
     yield UpgradeFinding("code", code, "see them with `torchenv audit .`" if any(grave) else None)
     try:
         model = find_model(str(old.number), session) if old else None
@@ -212,7 +214,7 @@ def _list_findings(
     readable = [run for run in runs if old is not None and old.number in run.newest_readable]
     yield UpgradeFinding(
         "checkpoints",
-        f"{len(runs)} runs, {len(readable)} with a save that the active environment reads",
+        f"{count(len(runs), 'run')}, {len(readable)} with a save that the active environment reads",
         "they are protected before the switch" if readable else None,
     )
 
@@ -277,7 +279,13 @@ def _create(journal: Journal, session: Session) -> Journal:
 
 def _make_plan(version: str | None, known: Known, session: Session) -> Plan:
     wish = make_wish(_choose(version), session)
-    question = Question(host=probe_host(session), wish=wish, catalogue=session.catalogue, known=known)
+    question = Question(
+        host=probe_host(session),
+        wish=wish,
+        catalogue=session.catalogue,
+        known=known,
+        active=find_active(session),
+    )
     plan = resolve(question)
     if wish.offline or plan.outcome is Outcome.BLOCKED:
         return plan

@@ -8,6 +8,7 @@ from datetime import timedelta
 from packaging.version import Version
 
 from torchenv.plan.values import Advice, Build, Known, Outcome, Question
+from torchenv.system.words import count
 
 UPGRADE, AT_BOUNDARY, STAY = "upgrade", "upgrade-at-checkpoint-boundary", "stay"
 
@@ -26,7 +27,7 @@ def advise(ask: Question, outcome: Outcome, build: Build | None, why: tuple[str,
         return Advice(STAY, (f"torch {old} is active, and newer than what is planned",))
     fits = f"torch {new} ({build.backend.tag}) suits {_machine(ask, build)}"
     if errors := ask.known.findings.get("error", 0):
-        return Advice(STAY, (fits, f"the audit found {_count(errors, 'error')}: fix this code first"))
+        return Advice(STAY, (fits, f"the audit found {count(errors, 'error')}: fix this code first"))
     may_break = tuple(_may_break(ask.known))
     if old is None:
         return Advice(UPGRADE, (f"{fits}, and no environment is active yet", *may_break))
@@ -61,13 +62,9 @@ def _door(old: Version, new: Version, known: Known) -> Iterator[str]:
 
 def _may_break(known: Known) -> Iterator[str]:
     if warnings := known.findings.get("warning", 0):
-        yield f"the audit found {_count(warnings, 'warning')}: read them before a long run"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+        yield f"the audit found {count(warnings, 'warning')}: read them before a long run"
 
 
 def _describe_age(age: timedelta) -> str:
     hours = int(age.total_seconds() // 3600)
-    return _count(hours // 24, "day") if hours >= 48 else _count(hours, "hour")
+    return count(hours // 24, "day") if hours >= 48 else count(hours, "hour")

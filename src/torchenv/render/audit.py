@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from torchenv.audit import AuditReport, Finding, Rule, Severity
+from torchenv.system.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,13 +87,9 @@ def sarif(report: AuditReport, rules: Sequence[Rule]) -> str:
 
 def _sum(report: AuditReport) -> str:
     counts = Counter(finding.severity for finding in report.findings)
-    parts = [_count(counts[severity], str(severity)) for severity in reversed(Severity) if counts[severity]]
+    parts = [count(counts[severity], str(severity)) for severity in reversed(Severity) if counts[severity]]
     found = ", ".join(parts) or "nothing found"
-    return f"{found} in {_count(report.files, 'file')}, for torch {report.release}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{found} in {count(report.files, 'file')}, for torch {report.release}"
 
 
 def _descriptor(rule: Rule) -> dict[str, Any]:

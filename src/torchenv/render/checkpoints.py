@@ -12,6 +12,7 @@ from torchenv.checkpoints.lifeboats import describe_run, make_printable
 from torchenv.checkpoints.readability import Rules, rules
 from torchenv.checkpoints.values import Certainty, Reader, escape_name, runs_code, some
 from torchenv.storage import Transfer
+from torchenv.system.words import count
 from torchenv.workspace.records import Environment, Kept, Run, as_json
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def describe_show(scanned: Scanned, now: datetime, measured: MeasuredReleases = 
 def describe_kept(keeping: Keeping, environments: Sequence[Environment]) -> str:
     """Describe what was kept, for whom, and what guards it."""
     kept = keeping.kept
-    size = f"{_count(keeping.files, 'file')}, {keeping.bytes / 1e6:.1f} MB"
+    size = f"{count(keeping.files, 'file')}, {keeping.bytes / 1e6:.1f} MB"
     lines = [f"{make_printable(kept.path)} is kept: {size}, {kept.digest}"]
     names = [str(environment) for environment in environments if environment.number in kept.readable_by]
     lines.append(f"  readable by {', '.join(names)}" if names else "  no environment here can read it")
@@ -164,7 +165,7 @@ def describe_copied(
     for copied in copies:
         if copied.made:
             how = "/".join(sorted(transfer.value for transfer in copied.carried)) or "copied"
-            size = f"{copied.metadata} bytes of metadata rewritten, {_count(copied.files, 'file')} {how}"
+            size = f"{copied.metadata} bytes of metadata rewritten, {count(copied.files, 'file')} {how}"
             lines.append(f"{copied.copy}: copied from {copied.source}; original unchanged; {size}")
             if Transfer.LINKED in copied.carried:
                 lines.append("  hard links are the same files: a program that writes into one changes both")
@@ -175,7 +176,7 @@ def describe_copied(
         if proof.differences:
             lines.append(f"{proof.copy}: NOT equal: {some(proof.differences)}")
         else:
-            tensors = _count(proof.tensors, "tensor")
+            tensors = count(proof.tensors, "tensor")
             lines.append(
                 f"proved: {tensors} of the copy in torch {proof.copy_torch} equal those of the original in"
                 f" torch {proof.original_torch}, bit for bit; original unchanged"
@@ -200,7 +201,7 @@ def describe_gate(gate: Gate, target: str) -> str:
     """Describe what is held back, or that nothing is."""
     if gate.findings:
         return "\n".join(map(str, gate.findings))
-    return f"torch {target} reads the newest complete save of {_count(gate.runs, 'run')}"
+    return f"torch {target} reads the newest complete save of {count(gate.runs, 'run')}"
 
 
 def encode_contents_diff(before: str, after: str, diff: ContentsDiff) -> dict[str, Any]:
@@ -226,7 +227,7 @@ def encode_contents_diff(before: str, after: str, diff: ContentsDiff) -> dict[st
 def describe_contents_diff(before: str, after: str, diff: ContentsDiff) -> str:
     """Describe in what two checkpoints differ, a screen of it at most."""
     names = (("-", before, diff.only_before), ("+", after, diff.only_after))
-    lines = [f"{_count(diff.same, 'name')} the same"]
+    lines = [f"{count(diff.same, 'name')} the same"]
     lines += [f"schemes: {scheme}" for scheme in diff.schemes]
     for sign, where, only in names:
         if only:
@@ -260,10 +261,10 @@ def encode_converted(converted: Converted) -> dict[str, Any]:
 
 def describe_converted(converted: Converted) -> str:
     """Describe what was written, and what the other form cannot hold."""
-    size = f"{_count(converted.tensors, 'tensor')}, {converted.bytes / 1e6:.1f} MB"
+    size = f"{count(converted.tensors, 'tensor')}, {converted.bytes / 1e6:.1f} MB"
     lines = [f"{converted.target}: {size}, written by torch {converted.torch} and verified tensor by tensor"]
     if converted.left_out:
-        values = _count(len(converted.left_out), "value")
+        values = count(len(converted.left_out), "value")
         lines.append(f"  left out, as safetensors holds tensors only: {values}: {some(converted.left_out)}")
     return "\n".join(lines)
 
@@ -295,7 +296,7 @@ def _scan_lines(scanned: Scanned, lines: Sequence[Run], now: datetime) -> Iterat
     for run in scanned.runs:
         line = recorded[run.path]
         newest = make_printable(line.newest or "none")
-        yield f"{make_printable(run.path)}: {_count(len(run.saves), 'save')}, newest complete: {newest}"
+        yield f"{make_printable(run.path)}: {count(len(run.saves), 'save')}, newest complete: {newest}"
         for environment in scanned.judge.environments:
             reads = line.newest_readable.get(environment.number)
             if reads is not None and reads == line.newest:
@@ -323,7 +324,7 @@ def _scan_lines(scanned: Scanned, lines: Sequence[Run], now: datetime) -> Iterat
         yield f"and {len(foreign) - _MOST} more that would import names that no release writes"
     for package, paths in list(own.items())[:_MOST]:
         classes = f"classes of `{escape_name(package)}`: whether an environment reads them is unknown"
-        yield f"{_count(len(paths), 'file')} with {classes}"
+        yield f"{count(len(paths), 'file')} with {classes}"
     if len(own) > _MOST:
         yield f"classes of {len(own) - _MOST} more packages (--json has all)"
 
@@ -334,7 +335,7 @@ def _part_lines(
     found = part.found
     reader = scanned.judge.reader(found)
     step = f", step {save.step}" if save.step is not None else ""
-    holds = f", {_count(found.tensors, 'tensor')}" if found.tensors is not None else ""
+    holds = f", {count(found.tensors, 'tensor')}" if found.tensors is not None else ""
     yield f"{escape_name(part.path)}: {found.format}, {found.state}{step}{holds}, {found.bytes / 1e6:.1f} MB"
     for _, message in _problems(part, now):
         yield f"  {found.state}: {message}" if not part.complete else f"  note: {message}"
@@ -386,7 +387,3 @@ def _find_modified(part: Part) -> datetime | None:
     modified = part.modification_ns
     # An object store's marks of change are no times; those of a file system are of this century.
     return datetime.fromtimestamp(modified / 1e9, UTC) if modified > 0 else None
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
