@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TextIO
-
-from torchenv.errors import TorchenvError
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
+    from typing import Any, TextIO
 
     from torchenv.cli.progress import ProgressBar, ProgressLines
+    from torchenv.errors import TorchenvError
 
 _NOTHING: Mapping[str, str] = {}
 
