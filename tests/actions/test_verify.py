@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from torchenv.actions.ports import Ports
-from torchenv.actions.restore import restore
+from torchenv.actions.restore import Interpreters, restore
 from torchenv.actions.verify import verify_environment
 from torchenv.environment.base_python import BasePython
 from torchenv.environment.fingerprint import fingerprint
@@ -74,7 +74,7 @@ def test_a_lock_that_was_changed_since_builds_nothing_again(tmp_path: Path) -> N
         system="linux",
     )
     with pytest.raises(WorkspaceError) as caught:
-        restore("1", ports, None)
+        restore("1", ports, Interpreters(find=tuple), None, lambda _: ())
     assert str(caught.value) == (
         f"lock file `{path}` was changed: its digest is not the one that was recorded"
     )

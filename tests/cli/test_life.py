@@ -115,10 +115,60 @@ def test_a_removed_environment_is_built_again_from_its_lock(torchenv: Torchenv) 
     torchenv.succeed("create", "2.14", "--backend", "cu126")
     torchenv.succeed("remove", "2")
     assert torchenv("use", "2").code == 5
-    assert torchenv.succeed("restore", "2").strip() == "3"
-    before, again = torchenv.sound().number(2), torchenv.sound().number(3)
-    assert (again.torch, again.lock, again.fingerprint is None) == (before.torch, before.lock, False)
-    assert torchenv.succeed("diff", "2", "3").strip().endswith("hold the same")
+    before = torchenv.sound().number(2)
+    assert torchenv.succeed("restore", "2").strip() == "2"
+    again = torchenv.sound().number(2)
+    assert (again.torch, again.lock, again.path) == (before.torch, before.lock, before.path)
+    assert (len(torchenv.sound().environments), again.live) == (2, True)
+    assert torchenv("verify", "2").code == 0
+
+
+def test_one_whose_interpreter_is_gone_is_rebuilt_on_another_as_the_hint_says(
+    torchenv: Torchenv, tmp_path: Path
+) -> None:
+    link = tmp_path / "old" / "python"
+    link.parent.mkdir()
+    link.symlink_to(Path(sys.executable).resolve())
+    torchenv.succeed("create", "2.15", "--backend", "cpu", "--python", str(link), "--use")
+    torchenv.succeed("create", "2.14", "--backend", "cpu", "--use")
+    link.unlink()
+    refused = torchenv("rollback")
+    assert "torchenv restore 1" in refused.err
+    kept = ("restore", "1", "--python", sys.executable)
+    assert torchenv.succeed(*kept).strip() == "1"
+    assert torchenv.succeed("rollback") != ""
+    assert torchenv.torch_in_use() == "2.15.0+cpu"
+    assert torchenv.sound().number(1).python.path == sys.executable
+    assert "environment 1 (" in torchenv(*kept).err
+    assert "hint: use it: `torchenv use 1`" in torchenv(*kept).err
+
+
+def test_the_interpreter_of_a_lock_is_of_its_minor(torchenv: Torchenv) -> None:
+    torchenv.succeed("create", "2.15", "--backend", "cpu", "--use")
+    torchenv.succeed("create", "2.14", "--backend", "cpu")
+    torchenv.succeed("remove", "2", "--offline")
+    minor = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    said = torchenv("restore", "2", "--python", "3.9")
+    assert said.code == 2
+    assert f"is locked for Python {minor}, not for 3.9" in said.err
+    assert f"hint: run `torchenv restore 2 --python {minor}`" in said.err
+    torchenv.succeed("restore", "2", "--python", minor)
+
+
+def test_a_rebuild_that_fails_keeps_the_lock_for_the_next(torchenv: Torchenv, index: Index) -> None:
+    torchenv.succeed("create", "2.15", "--backend", "cpu", "--use")
+    torchenv.succeed("create", "2.14", "--backend", "cu126")
+    torchenv.succeed("remove", "2", "--offline")
+    shutil.rmtree(torchenv.environ["UV_CACHE_DIR"])
+    wheel = "triton-3.8.0-py3-none-manylinux_2_28_x86_64.whl"
+    index.damage(wheel)
+    try:
+        assert torchenv("restore", "2").code == 4
+    finally:
+        index.mend(wheel)
+    assert torchenv.sound().number(2).state.value == "removed"
+    assert torchenv.succeed("restore", "2").strip() == "2"
+    assert torchenv("verify", "2").code == 0
 
 
 def test_a_file_that_the_index_lost_is_named_before_the_removal_and_after(

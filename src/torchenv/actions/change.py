@@ -168,7 +168,7 @@ def _read_base(ports: Ports) -> _Base:
     if not Path(environment.python.path).exists():
         raise WorkspaceError(
             f"the interpreter `{environment.python.path}` of environment {environment} is gone",
-            hint="make a fresh environment with `torchenv create --use`",
+            hint=f"rebuild it on another one: `torchenv restore {number}`",
         )
     path, plan_path = store.lock_path(number), store.plan_path(number)
     try:

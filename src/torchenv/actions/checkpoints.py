@@ -138,7 +138,7 @@ def judge_for(new: Environment, manifest: Manifest, store: Store, *, system: str
         runs = [
             run_line(seen[line.path], scanned.judge)
             if scanned is not None and line.path in seen
-            else replace(line, unjudged_for=(*line.unjudged_for, new.number))
+            else replace(line, unjudged_for=tuple(dict.fromkeys((*line.unjudged_for, new.number))))
             for line in manifest.runs
         ]
         kept = _judge_again(manifest.kept, scanned) if scanned is not None else manifest.kept

@@ -1,9 +1,12 @@
-"""Build a removed environment again from the lock that was kept of it."""
+"""Build a removed or broken environment again from the lock that was kept of it, under its own number."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from torchenv.actions.building import (
@@ -17,38 +20,64 @@ from torchenv.actions.building import (
 from torchenv.actions.fetchable import fetchable
 from torchenv.actions.inside import look
 from torchenv.actions.ports import Ports
+from torchenv.actions.switch import unusable
 from torchenv.environment.base_python import BasePython
 from torchenv.environment.identity import new_identity
 from torchenv.environment.verify import digest_of_base
 from torchenv.errors import InputError, ToolFailed, WorkspaceError
+from torchenv.host.model import Interpreter
 from torchenv.index.pages import Fetch
 from torchenv.lockfile.lock import Lock
-from torchenv.workspace.manifest import Manifest
+from torchenv.plan.python import is_path
+from torchenv.system.processes import Running
 from torchenv.workspace.records import Environment, EnvironmentKind
-from torchenv.workspace.store import Gone
+from torchenv.workspace.store import Store
 
 
-def restore(named: str, ports: Ports, head: Fetch | None) -> Environment:
-    """Build it under a new number, since no number is used twice; what is in use stays in use.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Interpreters:
+    """Which Python to build on: `asked` is a version or a path, `find` looks for those of this machine."""
+
+    find: Callable[[], tuple[Interpreter, ...]]
+    asked: str | None = None
+
+
+def restore(
+    named: str, ports: Ports, interpreters: Interpreters, head: Fetch | None, running: Running
+) -> Environment:
+    """Build it under its number; what is active stays active.
 
     `head` finds out, where the build fails, which file is no longer there; None asks no network.
-    Raises `InputError` for one that is still there, `ToolFailed` naming each file that is lost.
+    Raises `InputError` for one that can be used as it is, `ToolFailed` naming each file that is lost.
     """
     store, purpose = ports.store, f"torchenv restore {named}"
+    before = store.read().find(named, removed=True)
+    lock = _read_lock(before, ports)
+    base = _choose_python(before, interpreters, ports)
     with ExitStack() as own:
         with store.hold(purpose):
             manifest = store.clear_unfinished()
             before = manifest.find(named, removed=True)
-            lock = _read_lock(before, ports)
-            manifest, new = _begin(manifest, before, _interpreter(before), ports)
+            _refuse_usable(before, store)
+            if processes := running([Path(before.path)]):
+                said = f"{', '.join(map(str, processes))} still runs from environment {before}"
+                raise WorkspaceError(said, hint="end that first")
+            manifest, new = manifest.begin_again(
+                before.number,
+                within=store.environments,
+                python=base,
+                identity=new_identity(),
+                at=ports.now(),
+            )
             own.enter_context(store.build(new.number, lock.digest, purpose))
             own.enter_context(clear_on_failure(ports, purpose))
+            # Only what is its own is cleared, by the identity that it had.
+            if before.on_disk:
+                store.discard(before)
+            store.make_place(new)
             store.write(manifest)
-        python = _fetch(before, new, ports)
-        if store.plan_path(before.number).is_file():
-            store.write_plan(new.number, store.plan_path(before.number).read_text(encoding="utf-8"))
         try:
-            directory = build(new, lock, python, ports)
+            directory = build(new, lock, Path(base.path), ports)
         except ToolFailed as error:
             raise _explain_failure(error, before, lock, head) from None
 
@@ -58,32 +87,32 @@ def restore(named: str, ports: Ports, head: Fetch | None) -> Environment:
         if wrong or "torch_error" in report.data:
             said = "; ".join(wrong) or f"torch does not import: {report.data['torch_error']}"
             raise ToolFailed(f"what was built is not environment {before}: {said}")
-        after = record_files(new, ports)
+        built = Built(lock=lock, report=report, files=record_files(new, ports))
         with store.hold(purpose):
-            # Fetched, it lies elsewhere than it was begun with.
-            base = BasePython(new.python.version, str(python), digest_of_base(python))
-            built = Built(lock=lock, report=report, files=after)
-            manifest = store.read().record_base(new.number, base)
-            begun = manifest.number(new.number)
-            manifest, ready = commit_environment(manifest, begun, ports, what="restore", built=built)
-            manifest = manifest.rebuilt(before.number, ready.number)
-            if manifest.current == before.number:
-                manifest = manifest.use(ready.number, why="restore", at=ports.now())
+            manifest, ready = commit_environment(store.read(), new, ports, what="restore", built=built)
             store.write(manifest)
             store.remake_current(manifest)
         return ready
 
 
+def _refuse_usable(before: Environment, store: Store) -> None:
+    if before.on_disk and unusable(before, store) is None:
+        raise InputError(f"environment {before} is on disk", hint=f"use it: `torchenv use {before.number}`")
+
+
 def _read_lock(before: Environment, ports: Ports) -> Lock:
     if before.kind is EnvironmentKind.ADOPTED:
-        raise InputError(f"environment {before} was made elsewhere: there is no lock to build it from")
-    if before.on_disk and not isinstance(ports.store.locate(before), Gone):
-        raise InputError(f"environment {before} is on disk", hint=f"use it: `torchenv use {before.number}`")
+        raise InputError(
+            f"environment {before} was adopted: there is no lock file to rebuild it from",
+            hint="make an environment with `torchenv create`",
+        )
+    _refuse_usable(before, ports.store)
     path = ports.store.lock_path(before.number)
     try:
         lock = Lock.parse(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
-        raise WorkspaceError(f"{path} is gone: environment {before} cannot be built again") from None
+        hint = "make a fresh environment with `torchenv create`"
+        raise WorkspaceError(f"`{path}` is gone: environment {before} cannot be rebuilt", hint=hint) from None
     if before.lock is not None and lock.digest != before.lock:
         raise WorkspaceError(
             f"lock file `{path}` was changed: its digest is not the one that was recorded",
@@ -92,39 +121,52 @@ def _read_lock(before: Environment, ports: Ports) -> Lock:
     return lock
 
 
-def _interpreter(before: Environment) -> Path:
-    """Return the interpreter that it stood on, whether or not that is still there."""
-    return Path(before.python.path)
+def _choose_python(before: Environment, interpreters: Interpreters, ports: Ports) -> BasePython:
+    """Return the interpreter that was asked for, else the one it stood on, else any of the same minor."""
+    minor, asked = _read_minor(before, ports.store), interpreters.asked
+    recorded = Path(before.python.path)
+    if asked is None and recorded.is_file():
+        return BasePython(before.python.version, str(recorded), digest_of_base(recorded))
+    if asked is not None and not is_path(asked) and ".".join(asked.split(".")[:2]) != minor:
+        raise _make_other_minor(before, minor, asked)
+    for found in interpreters.find():
+        is_meant = found.path == asked if asked and is_path(asked) else found.minor == minor
+        if not is_meant or found.implementation != "cpython":
+            continue
+        if found.minor != minor:
+            raise _make_other_minor(before, minor, f"{found.minor} (`{asked}`)")
+        if asked is None:
+            ports.say(f"`{recorded}` is gone: building on Python {found.version} (`{found.path}`)")
+        return BasePython(str(found.version), found.path, digest_of_base(Path(found.path)))
+    if asked is not None and is_path(asked):
+        raise InputError(
+            f"`{asked}` is not an interpreter", hint=f"name one with --python {minor}, or its path"
+        )
+    ports.say(f"no Python {minor} here: fetching it")
+    try:
+        path = ports.installer.fetch_python(minor)
+    except ToolFailed as error:
+        error.hint = f"install Python {minor}, then `torchenv restore {before.number} --python PATH`"
+        raise
+    return BasePython(before.python.version, str(path), digest_of_base(path))
 
 
-def _fetch(before: Environment, new: Environment, ports: Ports) -> Path:
-    path = Path(new.python.path)
-    if path.is_file():
-        return path
-    # 2.15.0-cu132-py3.14t
-    named = re.search(r"-py(3\.\d+t?)", before.name)
-    version = named[1] if named else ".".join(before.python.version.split(".")[:2])
-    ports.say(f"{path} is gone: fetching Python {version}")
-    return ports.installer.fetch_python(version)
-
-
-def _begin(
-    manifest: Manifest, before: Environment, python: Path, ports: Ports
-) -> tuple[Manifest, Environment]:
-    return manifest.begin(
-        before.name,
-        within=ports.store.environments,
-        python=BasePython(before.python.version, str(python), digest_of_base(python)),
-        at=ports.now(),
-        torch=before.torch,
-        backend=before.backend,
-        index=before.index,
-        reads=before.reads,
-        identity=new_identity(),
-        host=before.host,
-        choice=before.choice,
-        activation=before.activation,
+def _make_other_minor(before: Environment, minor: str, said: str) -> InputError:
+    return InputError(
+        f"environment {before} is locked for Python {minor}, not for {said}",
+        hint=f"run `torchenv restore {before.number} --python {minor}`",
     )
+
+
+def _read_minor(before: Environment, store: Store) -> str:
+    """Return the Python that its lock is for, such as `3.12` or `3.14t`."""
+    try:
+        python = json.loads(store.plan_path(before.number).read_text(encoding="utf-8"))["python"]
+        return ".".join(python["version"].split(".")[:2]) + ("t" if python["free_threaded"] else "")
+    except (OSError, ValueError, KeyError, TypeError):
+        # 2.15.0-cu132-py3.14t
+        named = re.search(r"-py(3\.\d+t?)", before.name)
+        return named[1] if named else ".".join(before.python.version.split(".")[:2])
 
 
 def _explain_failure(error: ToolFailed, before: Environment, lock: Lock, head: Fetch | None) -> ToolFailed:
@@ -133,4 +175,4 @@ def _explain_failure(error: ToolFailed, before: Environment, lock: Lock, head: F
         return error
     said = "; ".join(map(str, lost))
     hint = "find that file elsewhere, or make a fresh environment with `torchenv create`"
-    return ToolFailed(f"environment {before} cannot be built again: {said}", hint=hint)
+    return ToolFailed(f"environment {before} cannot be rebuilt: {said}", hint=hint)

@@ -15,7 +15,14 @@ from torchenv.cli.gather import (
     probe_host,
     rescan_checkpoints,
 )
-from torchenv.cli.options import add_environment, add_installer, add_json, add_offline, add_profile
+from torchenv.cli.options import (
+    add_environment,
+    add_installer,
+    add_json,
+    add_offline,
+    add_profile,
+    parse_interpreter,
+)
 from torchenv.cli.parser import CommandSpec, Parser, reader
 from torchenv.cli.session import Session, now
 from torchenv.errors import InputError, WorkspaceError
@@ -313,23 +320,30 @@ class RestoreFlags(NamedTuple):
     """What `restore` takes."""
 
     environment: str
+    python: str | None
 
 
 def declare_restore(parser: Parser) -> None:
     """Declare what `restore` takes."""
     add_environment(parser, required=True)
+    parser.add_argument(
+        "--python", metavar="V|PATH", help="Interpreter to build on (default: the one that it had)"
+    )
     add_offline(parser)
     add_installer(parser)
     add_profile(parser, "Profile whose `[install]` counts")
 
 
 def restore(flags: RestoreFlags, session: Session) -> int:
-    """Build it, and print its new number."""
+    """Build it, and print its number."""
+    from torchenv.actions.restore import Interpreters
     from torchenv.actions.restore import restore as rebuild
 
     head = None if session.settings.is_offline else session.head
-    restored = rebuild(flags.environment, session.make_ports(), head)
-    session.output.say(f"rebuilt {flags.environment} as environment {restored}: {restored.path}")
+    asked = None if flags.python is None else parse_interpreter(flags.python, session.settings.cwd)
+    interpreters = Interpreters(asked=asked, find=lambda: probe_host(session, python=asked).pythons)
+    restored = rebuild(flags.environment, session.make_ports(), interpreters, head, session.running)
+    session.output.say(f"rebuilt environment {restored}: {restored.path}")
     session.output.print(str(restored.number))
     return 0
 

@@ -268,15 +268,28 @@ class Manifest:
         """Record where an environment was found again."""
         return self._change(self.number(number), path=str(path))[0]
 
-    def rebuilt(self, before: int, after: int) -> Manifest:
-        """Record that an environment was built again from a lock, and reads what the one before it read."""
-        kept = (
-            replace(each, readable_by=tuple(sorted({*each.readable_by, after})))
-            if before in each.readable_by
-            else each
-            for each in self.kept
+    def begin_again(
+        self, number: int, *, within: Path, python: BasePython, identity: str, at: datetime
+    ) -> tuple[Manifest, Environment]:
+        """Record that a removed or broken environment is being built again, under its own number.
+
+        Its name gets the number at its end where it belongs to another one meanwhile.
+        """
+        before = self.number(number)
+        taken = {
+            other.name
+            for other in self.environments
+            if other.number != number and other.state is not State.REMOVED
+        }
+        return self._change(
+            before,
+            name=f"{before.name}-{number}" if before.name in taken else before.name,
+            state=State.BUILDING,
+            path=str(within / Path(before.path).name),
+            python=python,
+            identity=identity,
+            created=at,
         )
-        return replace(self.mark_removed(before), kept=tuple(kept))
 
     def readers(self, kept: Kept) -> tuple[Environment, ...]:
         """Return the environments that can read a lifeboat and can be used."""

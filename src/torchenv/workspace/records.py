@@ -203,6 +203,11 @@ class Environment:
         return self.state in (State.READY, State.PROVEN)
 
     @property
+    def is_rebuilding(self) -> bool:
+        """Whether it was there once and is being built again from its lock."""
+        return self.state is State.BUILDING and self.lock is not None
+
+    @property
     def on_disk(self) -> bool:
         """Whether the record says that it is finished and not removed."""
         return self.live or self.state is State.FAILED

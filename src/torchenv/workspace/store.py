@@ -563,8 +563,12 @@ class Store:
                 # Windows renames no directory in which a program has a file open.
                 self._say(f"{environment.path} could not be cleared yet: {error}")
                 continue
-            manifest = manifest.drop_unfinished(environment.number)
-            self.delete_records(environment.number)
+            if environment.is_rebuilding:
+                # It can be rebuilt another time: what is kept of it stays.
+                manifest = manifest.mark_removed(environment.number)
+            else:
+                manifest = manifest.drop_unfinished(environment.number)
+                self.delete_records(environment.number)
             if not self._is_own(environment.number):
                 self._disk.delete(self._build_path(environment.number).with_suffix(".lease"))
                 self._disk.delete(self._build_path(environment.number))
@@ -573,6 +577,21 @@ class Store:
         self.empty_trash()
         self.remake_current(manifest)
         return manifest
+
+    def make_place(self, environment: Environment) -> None:
+        """Clear the directory of an environment that is rebuilt; what torchenv did not build there stays.
+
+        Raises `WorkspaceError` where the place is taken.
+        """
+        directory = self._directory(environment)
+        discarded = self._trash / directory.name
+        if self._disk.delete(discarded):
+            self._disk.delete(self._mark_of(directory.name))
+        if os.path.lexists(discarded) or os.path.lexists(directory):
+            taken = discarded if os.path.lexists(discarded) else directory
+            raise WorkspaceError(
+                f"`{taken}` is in the way", hint="move it elsewhere, or delete it, then run this again"
+            )
 
     def delete_records(self, number: int) -> None:
         """Delete the lock, the plan, the fingerprint and the logs that were kept of an environment."""
