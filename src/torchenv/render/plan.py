@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchenv.plan import Build, Plan, pip_command
+from torchenv.plan import Build, Outcome, Plan, pip_command
 from torchenv.plan.values import Download
 
 _VERDICTS = {
@@ -26,8 +26,13 @@ def describe_decision(plan: Plan, *, explain: bool = False) -> str:
 
 
 def describe_advice(plan: Plan) -> str:
-    """Describe the advice alone."""
-    return f"advice: {_VERDICTS[plan.advice.verdict]}" + _because(plan.advice.reasons)
+    """Describe the advice alone, without the reasons that the decision has named."""
+    verdict = _VERDICTS[plan.advice.verdict]
+    if plan.outcome is Outcome.FALLBACK and plan.build is not None:
+        # Nothing may be active yet.
+        verdict = f"stay on torch {plan.build.release.line}"
+    reasons = tuple(reason for reason in plan.advice.reasons if reason not in plan.why)
+    return f"advice: {verdict}{_because(reasons)}"
 
 
 def describe_refusal(plan: Plan, *, explain: bool = False) -> str:
