@@ -21,6 +21,7 @@ def test_two_lines_are_two_cards_behind_one_driver(machine: Sysroot, end: str) -
     planned = machine.plan()
     assert build_of(planned) == "2.15.0+cu132"
     assert [card["served"] for card in planned.json["devices"]] == [True, True]
-    # CUDA 13.4 wants a newer driver than this one, which the flag alone does not change.
+    # The newest CUDA is preferred only with the driver that was made for it, and taken by name with this one.
     assert build_of(machine.plan("--prefer", "newest")) == "2.15.0+cu132"
+    assert build_of(machine.plan("--backend", "cu134")) == "2.15.0+cu134"
     assert "apt install" not in planned.out + planned.err
