@@ -414,15 +414,18 @@ def _change_in_place(
         own.callback(store.delete_pending_lock, number)
         ports.say(f"changing {directory} in place")
         try:
-            fill(before, goal.lock, store.write_pending_lock(number, goal.lock.text), ports)
-            if base.folders:
-                install_local(ports.run, directory, base.folders, package_index=order.package_index)
+            _apply(order, base, goal.lock, store.write_pending_lock(number, goal.lock.text), ports)
             report = _prove(before, goal, ports, dropped=order.dropped)
         except TorchenvError:
             ports.say("the change failed: putting back what was there")
             with suppress(TorchenvError):
-                fill(before, base.lock, base.lock_path, ports)
+                _apply(order, base, base.lock, base.lock_path, ports)
                 record_files(before, ports)
+            raise
+        except KeyboardInterrupt:
+            ports.say(
+                f"stopped in the middle of a change of environment {before}: finish it with `{purpose}`"
+            )
             raise
         built = Built(lock=goal.lock, report=report, files=record_files(before, ports))
         with store.hold(purpose):
@@ -433,6 +436,14 @@ def _change_in_place(
             manifest, ready = commit_environment(manifest, changing, ports, what=order.verb, built=built)
             store.write(manifest)
         return ready
+
+
+def _apply(order: ChangeOrder, base: _Base, lock: Lock, lock_path: Path, ports: Ports) -> None:
+    """Put a lock into the environment, and the folders of this machine back beside it."""
+    fill(base.environment, lock, lock_path, ports)
+    if base.folders:
+        directory = Path(base.environment.path)
+        install_local(ports.run, directory, base.folders, package_index=order.package_index)
 
 
 def _write_plan(plan: dict[str, Any]) -> str:
