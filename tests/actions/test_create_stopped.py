@@ -25,6 +25,7 @@ from torchenv.plan import Question, Wish, resolve
 from torchenv.profile.model import Profile
 from torchenv.system.disk import Disk
 from torchenv.system.process import Command, Completed, Runner
+from torchenv.workspace.records import Environment
 from torchenv.workspace.store import Store
 
 
@@ -196,20 +197,28 @@ def test_a_run_killed_before_any_change_leaves_what_is_in_use_in_use(tmp_path: P
         assert list((root / "trash").glob("*")) == []
 
 
+def with_one_switched_to(root: Path, old: Path) -> Environment:
+    """Build an environment and switch to it, in a workspace where a second one is made beside it."""
+    first = quickly(root, old, Disk()).environment
+    store = Store(root)
+    with store.hold("a switch"):
+        # The environment in use must not equal the plan, or nothing would be made.
+        manifest = store.read().use(first.number, why="use", at=NOW)
+        changed = replace(first, torch="2.14.1+cpu")
+        others = (each for each in manifest.environments if each.number != first.number)
+        store.write(replace(manifest, environments=(*others, changed)))
+    (version,) = Path(first.path).rglob("version.py")
+    version.write_text("__version__ = '2.14.1+cpu'\n", "utf-8")
+    return first
+
+
 def test_a_run_killed_beside_one_that_was_switched_to_leaves_that_in_use(tmp_path: Path, old: Path) -> None:
+    with_one_switched_to(tmp_path / "counted", old)
     total = changes_of_a_whole_run(tmp_path / "counted", old)
+    assert total > 20
     for changes in range(total):
         root = tmp_path / f"killed-{changes}"
-        first = quickly(root, old, Disk()).environment
-        store = Store(root)
-        with store.hold("a switch"):
-            # The environment in use must not equal the plan, or nothing would be made.
-            manifest = store.read().use(first.number, why="use", at=NOW)
-            changed = replace(first, torch="2.14.1+cpu")
-            others = (each for each in manifest.environments if each.number != first.number)
-            store.write(replace(manifest, environments=(*others, changed)))
-        (version,) = Path(first.path).rglob("version.py")
-        version.write_text("__version__ = '2.14.1+cpu'\n", "utf-8")
+        first = with_one_switched_to(root, old)
         with pytest.raises(KeyboardInterrupt):
             quickly(root, old, DyingDisk(changes))
         assert Store(root).read().current == first.number
