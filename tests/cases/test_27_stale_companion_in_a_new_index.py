@@ -20,5 +20,6 @@ def test_a_fossil_is_no_companion(terminal: Terminal, index: Index) -> None:
     assert ended.code == 3
     assert "torchaudio" in ended.err
     assert index.backend("cpu") in ended.err
+    assert "hint: leave torchaudio out, or take another backend or an index that has it" in ended.err
     assert index.wheels_fetched() == []
     assert terminal.built() == []

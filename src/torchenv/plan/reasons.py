@@ -62,6 +62,7 @@ def explain_block(search: Search, wanted: Sequence[Release], fallback: Build | N
     # What needs neither another driver nor another machine.
     at_hand = [hint for hint in (_without_restriction(search, wanted), *_name_older(search, wanted)) if hint]
     hints = [
+        _name_companions(first),
         *at_hand,
         name_what_opens(refused, ask),
         _name_python_that_opens(refused, ask),
@@ -104,6 +105,13 @@ def _name_python_that_opens(refused: Sequence[Rejection], ask: Question) -> str 
 _ABOUT_PYTHON = frozenset({"no-interpreter", "python-too-old", "python-too-new"})
 
 _UNKNOWN = frozenset({"capability-unknown", "driver-unknown"})
+
+
+def _name_companions(first: Rejection | None) -> str | None:
+    """Name the package of torch's family without which the build would do, if it is that alone."""
+    if first is None or first.code != "index-lacks-package" or first.needed in {None, "torch"}:
+        return None
+    return f"leave {first.needed} out, or take another backend or an index that has it"
 
 
 def _name_override(search: Search, wanted: Sequence[Release]) -> str | None:
