@@ -359,8 +359,9 @@ class Store:
             turns = _TURNS_FOR_ORPHANS if end_orphans(path.resolve()) else 0
             locked = self._disk.try_to_lock(handle)
             while locked is False and turns > 0:
-                # What was just killed takes a moment to end.
+                # What was just killed takes a moment to end, and may have started another before it did.
                 time.sleep(0.1)
+                end_orphans(path.resolve())
                 turns -= 1
                 locked = self._disk.try_to_lock(handle)
             lease = self._make_lease(path.with_suffix(".lease"), "")
