@@ -33,7 +33,7 @@ def test_the_choice_comes_first_and_the_next_command_last() -> None:
 def test_the_advice_of_a_fallback_names_its_line_and_repeats_no_reason() -> None:
     plan = plan_for("v100-driver-580")
     (advice,) = [line for line in describe_plan(plan).splitlines() if line.startswith("advice:")]
-    assert advice == "advice: stay on torch 2.14 (torch 2.14.1 (cu126) still suits this machine)"
+    assert advice == "advice: stay on torch 2.14 (torch 2.14.1 (cu126) suits this machine)"
 
 
 def test_what_was_not_chosen_is_told_to_who_asks() -> None:

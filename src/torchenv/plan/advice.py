@@ -20,7 +20,8 @@ def advise(ask: Question, outcome: Outcome, build: Build | None, why: tuple[str,
     new, active = build.release.version, ask.in_use
     old = active.torch if active else None
     if outcome is Outcome.FALLBACK:
-        return Advice(STAY, (*why, f"torch {new} ({build.backend.tag}) still suits this machine"))
+        still = "still " if old is not None and old.base_version == new.base_version else ""
+        return Advice(STAY, (*why, f"torch {new} ({build.backend.tag}) {still}suits this machine"))
     if old is not None and old.base_version == new.base_version:
         return Advice(STAY, (f"torch {old} is active already",))
     if old is not None and old > new:
