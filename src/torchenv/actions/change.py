@@ -172,11 +172,16 @@ def _read_base(ports: Ports) -> _Base:
         )
     path, plan_path = store.lock_path(number), store.plan_path(number)
     try:
-        lock = Lock.parse(path.read_text(encoding="utf-8"), str(path))
+        lock = Lock.parse(path.read_text(encoding="utf-8", errors="replace"), str(path))
         plan = json.loads(plan_path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise WorkspaceError(
             f"`{error.filename}` of environment {environment} is gone",
+            hint="make a fresh environment with `torchenv create --use`",
+        ) from None
+    except ValueError:
+        raise WorkspaceError(
+            f"`{plan_path}` of environment {environment} is damaged",
             hint="make a fresh environment with `torchenv create --use`",
         ) from None
     installed = distributions(describe(directory_of(environment, store)))

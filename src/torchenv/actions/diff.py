@@ -59,7 +59,7 @@ def packages(environment: Environment, store: Store) -> Mapping[str, str]:
     path = store.lock_path(environment.number)
     if not path.is_file():
         raise WorkspaceError(f"environment {environment} was removed, and no lock of it is kept")
-    return Lock.parse(path.read_text(encoding="utf-8"), str(path)).versions
+    return Lock.parse(path.read_text(encoding="utf-8", errors="replace"), str(path)).versions
 
 
 def _change(name: str, before: str | None, after: str | None) -> PackageChange | None:

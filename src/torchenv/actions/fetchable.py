@@ -65,7 +65,7 @@ def irreplaceable(
     path = store.lock_path(environment.number)
     if not path.is_file():
         return f"its lock {path} is gone"
-    lock = Lock.parse(path.read_text(encoding="utf-8"), str(path))
+    lock = Lock.parse(path.read_text(encoding="utf-8", errors="replace"), str(path))
     for item in expiring(lock):
         say(f"note: {item}")
     found = fetchable(lock, head)

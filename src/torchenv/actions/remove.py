@@ -89,7 +89,7 @@ def _measure_loss(environment: Environment, store: Store) -> Removed:
     # What is damaged can be removed all the same.
     with suppress(TorchenvError, OSError):
         path = store.lock_path(environment.number)
-        lock = Lock.parse(path.read_text(encoding="utf-8"), str(path))
+        lock = Lock.parse(path.read_text(encoding="utf-8", errors="replace"), str(path))
         by_hand = list_added_by_hand(directory_of(environment, store), lock)
     return Removed(environment=environment, freed=store.measure(environment), by_hand=by_hand)
 

@@ -29,6 +29,7 @@ from torchenv.host.model import Interpreter
 from torchenv.index.pages import Fetch
 from torchenv.lockfile.lock import Lock
 from torchenv.plan.python import is_path
+from torchenv.system.disk import make_refusal
 from torchenv.system.processes import Running
 from torchenv.workspace.records import Environment, EnvironmentKind
 from torchenv.workspace.store import Store
@@ -109,10 +110,12 @@ def _read_lock(before: Environment, ports: Ports) -> Lock:
     _refuse_usable(before, ports.store)
     path = ports.store.lock_path(before.number)
     try:
-        lock = Lock.parse(path.read_text(encoding="utf-8"), str(path))
+        lock = Lock.parse(path.read_text(encoding="utf-8", errors="replace"), str(path))
     except FileNotFoundError:
         hint = "make a fresh environment with `torchenv create`"
         raise WorkspaceError(f"`{path}` is gone: environment {before} cannot be rebuilt", hint=hint) from None
+    except OSError as error:
+        raise make_refusal(path, error) from None
     if before.lock is not None and lock.digest != before.lock:
         raise WorkspaceError(
             f"lock file `{path}` was changed: its digest is not the one that was recorded",

@@ -174,7 +174,7 @@ def _compare_with_lock(
     path = store.lock_path(environment.number)
     if not path.is_file():
         return
-    lock = Lock.parse(path.read_text(encoding="utf-8"), str(path))
+    lock = Lock.parse(path.read_text(encoding="utf-8", errors="replace"), str(path))
     found = {canonical(package.name): package.version for package in installed}
     said = "; ".join(find_lock_differences(lock, found))
     yield Step("packages are those of the lock file", Result.FAILED if said else Result.PASSED, message=said)

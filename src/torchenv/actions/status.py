@@ -14,6 +14,7 @@ from torchenv.actions.surroundings import surroundings
 from torchenv.actions.switch import drift, unusable
 from torchenv.environment.findings import EnvironmentFinding, find_wrong
 from torchenv.environment.inspect import canonical, describe, distributions
+from torchenv.errors import InputError
 from torchenv.host.model import Problem
 from torchenv.lockfile.lock import Lock
 from torchenv.system.processes import Process, Running
@@ -102,9 +103,12 @@ def _of_environment(environment: Environment, store: Store) -> Iterator[Problem]
         yield Problem("drift", str(directory), changed)
     lock = store.lock_path(environment.number)
     if lock.is_file():
-        yield from _find_changes_since_lock(
-            directory, Lock.parse(lock.read_text(encoding="utf-8"), str(lock))
-        )
+        try:
+            found = Lock.parse(lock.read_text(encoding="utf-8"), str(lock))
+        except (OSError, UnicodeDecodeError, InputError) as error:
+            yield Problem("lock-damaged", str(lock), f"the lock file cannot be read: {error}")
+        else:
+            yield from _find_changes_since_lock(directory, found)
 
 
 def _find_wrong_files(environment: Environment, directory: Path, store: Store) -> Iterator[Problem]:

@@ -193,10 +193,17 @@ def _of_run(run: Run, environment: Environment) -> dict[str, Any]:
     }
 
 
+# What is shown of a plan: a document without these is none.
+_SHOWN_OF_A_PLAN = frozenset({"requested", "outcome", "requirements", "python", "index", "why"})
+
+
 def _read_plan(environment: Environment, store: Store) -> dict[str, Any] | None:
-    """Return the document of the plan that it was built from; None where none was kept."""
-    path = store.plan_path(environment.number)
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    """Return the document of the plan that it was built from; None where none was kept whole."""
+    try:
+        plan = json.loads(store.plan_path(environment.number).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return plan if isinstance(plan, dict) and plan.keys() >= _SHOWN_OF_A_PLAN else None
 
 
 def _show_lines(environment: Environment, store: Store) -> Iterator[str]:

@@ -176,12 +176,12 @@ class Store:
                 yield now / path.relative_to(before)
 
     def read_built_size(self, environment: Environment) -> int | None:
-        """Return the bytes of an environment as its fingerprint has them; None where none is kept."""
+        """Return the bytes of an environment as its fingerprint has them; None where none is kept whole."""
         try:
             text = self.fingerprint_path(environment.number).read_text("utf-8", errors="surrogateescape")
-        except OSError:
+            return sum_sizes(text)
+        except (OSError, ValueError):
             return None
-        return sum_sizes(text)
 
     def measure(self, environment: Environment) -> int:
         """Return the bytes on the disk that removing an environment gives back; 0 where it is not there."""
