@@ -51,5 +51,14 @@ def test_neither_the_home_directory_nor_the_root_is_ever_a_project() -> None:
     assert found("/", "/pyproject.toml") == USER_DATA
 
 
+def test_a_directory_that_may_not_be_looked_into_is_no_project() -> None:
+    def look(path: Path) -> bool:
+        if path.is_relative_to("/srv/closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return path == Path("/srv/.git")
+
+    assert find_project(Path("/srv/closed/deep"), home=HOME, exists=look) == Path("/srv")
+
+
 def test_a_machine_without_a_home_directory_has_projects_all_the_same() -> None:
     assert found("/srv/job", "/srv/job/.git", home=None) == Path("/srv/job/.torchenv")

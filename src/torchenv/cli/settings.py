@@ -146,16 +146,24 @@ def find_project(cwd: Path, *, home: Path | None, exists: Callable[[Path], bool]
     """Return the nearest directory upwards that a project lives in; never the home directory or the root."""
     for directory in (cwd, *cwd.parents):
         if directory not in (home, directory.parent) and any(
-            exists(directory / mark) for mark in PROJECT_MARKS
+            _is_there(directory / mark, exists) for mark in PROJECT_MARKS
         ):
             return directory
     return None
 
 
+def _is_there(path: Path, look: Callable[[Path], bool]) -> bool:
+    # What this user may not look at, such as another's home directory, is not this user's project.
+    try:
+        return look(path)
+    except OSError:
+        return False
+
+
 def _find_profile(named: str | None, project: Path | None, cwd: Path) -> Path | None:
     if named is None:
         own = project / PROJECT_FILE if project else None
-        return own if own is not None and own.is_file() else None
+        return own if own is not None and _is_there(own, Path.is_file) else None
     is_file = named.endswith(".toml") or "/" in named or "\\" in named
     return cwd / named if is_file else None
 
