@@ -16,9 +16,11 @@ from torchenv.workspace.store import InPlace, Moved, Store
 
 def find_built(locks: Collection[str], manifest: Manifest, store: Store) -> Environment | None:
     """Find one that was built from one of these locks (by digest): the one in use, else the newest."""
-    equal = [each for each in manifest.environments if each.live and each.lock in locks]
-    equal.sort(key=lambda each: (each.number == manifest.current, each.number), reverse=True)
-    return next((each for each in equal if isinstance(store.locate(each), InPlace | Moved)), None)
+    equal = [
+        environment for environment in manifest.environments if environment.live and environment.lock in locks
+    ]
+    equal.sort(key=lambda item: (item.number == manifest.current, item.number), reverse=True)
+    return next((item for item in equal if isinstance(store.locate(item), InPlace | Moved)), None)
 
 
 def refuse_changed_lock(environment: Environment, store: Store, whole: Path) -> None:

@@ -190,7 +190,7 @@ def judge_index(index: ScanIndex, manifest: Manifest, store: Store, system: str)
         index=index,
         runs=tuple(runs_of(index, paths.display)),
         judge=Judge(index, manifest.environments, system, partial(find_package, store)),
-        kept=frozenset(each.path for each in manifest.kept),
+        kept=frozenset(item.path for item in manifest.kept),
     )
 
 
@@ -222,6 +222,6 @@ def _judge_again(kept: Iterable[Kept], scanned: Scanned) -> tuple[Kept, ...]:
 
 def readers(found: Found, judge: Judge, before: Iterable[int] = ()) -> tuple[int, ...]:
     """Return the numbers of the environments that read a checkpoint, those not on disk as they were."""
-    on_disk = {each.number for each in judge.environments}
-    now = {each.number for each in judge.environments if judge.of(found, each) in READS}
+    on_disk = {environment.number for environment in judge.environments}
+    now = {environment.number for environment in judge.environments if judge.of(found, environment) in READS}
     return tuple(sorted(now | {number for number in before if number not in on_disk}))

@@ -260,7 +260,9 @@ def _holds(installation: Installation, lock: Lock, order: CreateOrder) -> bool:
     build = order.build
     if (installation.python or "").split(".")[:2] != build.python.minor.rstrip("t").split("."):
         return False
-    found = {canonical(each.name): each.version for each in distributions(installation)}
+    found = {
+        canonical(distribution.name): distribution.version for distribution in distributions(installation)
+    }
     wanted = {**lock.versions, "torch": build.torch}
     if not {canonical(folder.name) for folder in order.folders} <= found.keys():
         return False
@@ -325,19 +327,19 @@ def _add_to_manifest(
 
 def _undoing(order: CreateOrder, python: Path) -> tuple[str, ...]:
     """Return what may undo the environment later; what is true of this shell alone is left out."""
-    resync = (each.message for each in order.around if each.code == "project-resync")
+    resync = (item.message for item in order.around if item.code == "project-resync")
     return (*resync, *_stands_on_conda(order.host, python))
 
 
 def _stands_on_conda(host: Host, python: Path) -> tuple[str, ...]:
-    base = next((each for each in host.pythons if each.path == str(python)), None)
+    base = next((item for item in host.pythons if item.path == str(python)), None)
     if base is None or not base.conda:
         return ()
     return (f"it stands on conda's Python {python}: without that environment nothing in this one runs",)
 
 
 def _proven(order: CreateOrder, directory: Path, lock: Lock, ports: Ports) -> InsideReport:
-    companions = tuple(each.replace("-", "_") for each in order.companions)
+    companions = tuple(companion.replace("-", "_") for companion in order.companions)
     masks = list_total_masks(order.host)
     for name in masks:
         ports.say(f"checking without {name}, which hides every device here")

@@ -54,7 +54,9 @@ def packages(environment: Environment, store: Store) -> Mapping[str, str]:
     """Return the version of each package by its one spelling; torch's with its label."""
     if environment.state is not State.REMOVED:
         installation = describe(directory_of(environment, store))
-        found = {canonical(each.name): each.version for each in distributions(installation)}
+        found = {
+            canonical(distribution.name): distribution.version for distribution in distributions(installation)
+        }
         return found | ({"torch": installation.torch} if installation.torch else {})
     path = store.lock_path(environment.number)
     if not path.is_file():

@@ -27,10 +27,10 @@ def read_expected_devices(environment: Environment, store: Store, host: Host) ->
     path = store.plan_path(environment.number)
     if not path.is_file():
         vendor = _vendor(environment.backend)
-        names = tuple(each.name for each in devices_of(vendor, host) if _counts(each)) if vendor else ()
+        names = tuple(item.name for item in devices_of(vendor, host) if _counts(item)) if vendor else ()
         return Expected(needed=bool(names), names=names)
     plan = Table.from_json(path.read_text(encoding="utf-8"), str(path))
-    names = tuple(each.get("name", str) for each in plan.tables("devices") if each.get("served", bool))
+    names = tuple(table.get("name", str) for table in plan.tables("devices") if table.get("served", bool))
     return Expected(needed=bool(names) or plan.get("unproven", bool, default=False), names=names)
 
 

@@ -41,8 +41,8 @@ class InsideReport:
     @property
     def devices(self) -> tuple[str, ...]:
         """The devices on which something was computed, by name."""
-        computed = (each for each in self.data.get("devices", ()) if each["computes"])
-        return tuple(str(each.get("name") or each["device"]) for each in computed)
+        computed = (item for item in self.data.get("devices", ()) if item["computes"])
+        return tuple(str(item.get("name") or item["device"]) for item in computed)
 
 
 def command(
@@ -86,7 +86,7 @@ def activation(plan: Plan, host: Host) -> Activation | None:
     """Return what the environment of a plan needs of the variables around it; None where that is nothing."""
     shown = visibility(plan, host)
     accepted = any(warning.code == "override-accepted" for warning in plan.warnings)
-    pretended = any(isinstance(each, AmdDevice) and each.override for each in devices_of("amd", host))
+    pretended = any(isinstance(item, AmdDevice) and item.override for item in devices_of("amd", host))
     # The plan is for the real chip, and the variable makes ROCm take it for another.
     misleading = (OVERRIDE,) if pretended and not accepted and _of_vendor("amd", plan) else ()
     return Activation(set=shown, unset=misleading) if shown or misleading else None
@@ -101,9 +101,9 @@ def visibility(plan: Plan, host: Host) -> Mapping[str, str]:
     build = plan.build
     if build is None:
         return {}
-    mine = [each for each in plan.devices if each.vendor == build.backend.vendor]
-    served = ",".join(str(each.index) for each in mine if each.served)
-    if not served or all(each.served for each in mine):
+    mine = [device for device in plan.devices if device.vendor == build.backend.vendor]
+    served = ",".join(str(item.index) for item in mine if item.served)
+    if not served or all(item.served for item in mine):
         return {}
     match build.backend.needs:
         case Cuda():
@@ -159,9 +159,9 @@ def _codes(build: Build, plan: Plan, host: Host, report: InsideReport) -> Iterat
     if not isinstance(build.backend.needs, Cuda):
         return
     # sm_75 sm_80 sm_86 sm_90 sm_100 sm_120
-    numbers = [each[3:].rstrip("af") for each in report.torch.get("codes", ()) if each.startswith("sm_")]
-    codes = [Capability.of_code(int(each)) for each in numbers if each.isdecimal()]
-    served = {each.index for each in plan.devices if each.served}
+    numbers = [item[3:].rstrip("af") for item in report.torch.get("codes", ()) if item.startswith("sm_")]
+    codes = [Capability.of_code(int(number)) for number in numbers if number.isdecimal()]
+    served = {device.index for device in plan.devices if device.served}
     for device in devices_of("nvidia", host):
         if not isinstance(device, NvidiaDevice) or device.index not in served:
             continue
@@ -169,7 +169,7 @@ def _codes(build: Build, plan: Plan, host: Host, report: InsideReport) -> Iterat
         if (
             codes
             and capability
-            and not any(build.backend.needs.rule.runs(each, capability) for each in codes)
+            and not any(build.backend.needs.rule.runs(code, capability) for code in codes)
         ):
             yield f"torch holds no code for {device.name} ({capability}), only for {_list_codes(codes)}"
 
@@ -181,17 +181,17 @@ def _computing(build: Build, plan: Plan, report: InsideReport) -> Iterator[str]:
             why = result.get("error") or "the result differs from the CPU's"
             yield f"{result.get('name') or result['device']} does not compute: {why}"
     # Availability on paper is not enough: a plan for devices must have computed on one.
-    expected = not build.unproven and any(each.served for each in plan.devices)
+    expected = not build.unproven and any(device.served for device in plan.devices)
     if expected and not results:
-        names = ", ".join(each.name for each in plan.devices if each.served)
+        names = ", ".join(device.name for device in plan.devices if device.served)
         yield f"torch sees no device, and {names} is there"
 
 
 def _among_gpus(plan: Plan, host: Host) -> str:
     # HIP counts the GPUs that ROCm shows it, in the order of the topology.
-    indices = [each.index for each in devices_of("amd", host)]
-    served = (each.index for each in plan.devices if each.vendor == "amd" and each.served)
-    return ",".join(str(indices.index(each)) for each in served)
+    indices = [item.index for item in devices_of("amd", host)]
+    served = (device.index for device in plan.devices if device.vendor == "amd" and device.served)
+    return ",".join(str(indices.index(item)) for item in served)
 
 
 def _list_codes(codes: list[Capability]) -> str:

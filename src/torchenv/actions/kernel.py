@@ -43,7 +43,9 @@ def jupyter_data(environ: Mapping[str, str], home: Path, system: str) -> Path:
 def install_kernel(environment: Environment, store: Store, data: Path, disk: Disk) -> Kernel:
     """Write the kernel's specification; raises `InputError` where the environment has no ipykernel."""
     around = entry(environment, store, {})
-    if "ipykernel" not in {canonical(each.name) for each in distributions(describe(around.directory))}:
+    if "ipykernel" not in {
+        canonical(distribution.name) for distribution in distributions(describe(around.directory))
+    }:
         hint = "add ipykernel to [packages] requirements of the profile and make a new environment"
         raise InputError(f"environment {environment} has no ipykernel, which a kernel needs", hint=hint)
     kernel = _kernel(environment, data)
@@ -68,7 +70,7 @@ def install_kernel(environment: Environment, store: Store, data: Path, disk: Dis
 
 def _without(around: ProgramEntry) -> list[str]:
     """Take away what would mislead the devices: Jupyter can set a variable, and not unset one."""
-    names = [each for each in around.unset if not each.startswith(("PYTHON", "VIRTUAL_ENV"))]
+    names = [item for item in around.unset if not item.startswith(("PYTHON", "VIRTUAL_ENV"))]
     return ["env", *(word for name in names for word in ("-u", name))] if names else []
 
 

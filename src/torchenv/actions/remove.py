@@ -133,7 +133,7 @@ def _indispensable(environment: Environment, manifest: Manifest) -> tuple[str, s
     if environment.number == manifest.current:
         return "it is in use", "put another one in use first: `torchenv use ENV`"
     for kept in manifest.kept:
-        if [each.number for each in manifest.readers(kept)] == [environment.number]:
+        if [reader.number for reader in manifest.readers(kept)] == [environment.number]:
             why = f"nothing else can read the kept checkpoint {kept.path}"
             return why, f"`torchenv checkpoints keep --release {kept.path}` keeps that no longer"
     return None
@@ -143,7 +143,7 @@ _WAY_BACK = "`torchenv rollback` leads to it"
 
 
 def _leads_back(environment: Environment, manifest: Manifest, store: Store) -> bool:
-    before = manifest.rollback_target(lambda each: unusable(each, store) is None)
+    before = manifest.rollback_target(lambda item: unusable(item, store) is None)
     return before is not None and before.number == environment.number
 
 
@@ -161,7 +161,11 @@ def _in_way(environment: Environment, running: Running) -> str | None:
 def _choose(
     pruning: Pruning, manifest: Manifest, store: Store, running: Running, irreplaceable: Irreplaceable
 ) -> Pruned:
-    built = [each for each in manifest.environments if each.kind is EnvironmentKind.BUILT and each.on_disk]
+    built = [
+        environment
+        for environment in manifest.environments
+        if environment.kind is EnvironmentKind.BUILT and environment.on_disk
+    ]
     # By number and not by time: a clock that was set back makes no environment older.
     built.sort(key=lambda environment: environment.number, reverse=True)
     pruned = Pruned()

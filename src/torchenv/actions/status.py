@@ -55,7 +55,7 @@ def status(
     current = manifest.active
     return StatusReport(
         current=current,
-        before=manifest.rollback_target(lambda each: unusable(each, store) is None),
+        before=manifest.rollback_target(lambda item: unusable(item, store) is None),
         problems=(
             *(_of_environment(current, store) if current else ()),
             *(_active_elsewhere(current, environ) if current else ()),
@@ -132,7 +132,7 @@ def _find_changes_since_lock(directory: Path, lock: Lock) -> Iterator[Problem]:
     if added := sorted(found.keys() - lock.versions.keys()):
         said = f"installed by hand, and in no lock: {', '.join(added)}"
         yield Problem("by-hand", str(directory), said)
-    yield from (Problem("expires", str(directory), each) for each in expiring(lock))
+    yield from (Problem("expires", str(directory), item) for item in expiring(lock))
 
 
 def _active_elsewhere(current: Environment, environ: Mapping[str, str]) -> Iterator[Problem]:
@@ -144,6 +144,6 @@ def _active_elsewhere(current: Environment, environ: Mapping[str, str]) -> Itera
 
 
 def _find_unfinished(manifest: Manifest) -> Iterator[Problem]:
-    for each in manifest.list_unfinished():
-        said = f"environment {each} is being built, or its run was stopped and the next one clears it"
-        yield Problem("unfinished", each.path, said)
+    for item in manifest.list_unfinished():
+        said = f"environment {item} is being built, or its run was stopped and the next one clears it"
+        yield Problem("unfinished", item.path, said)

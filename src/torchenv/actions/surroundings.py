@@ -48,10 +48,10 @@ def _read_pins(lock: Path) -> tuple[str, ...]:
 
     try:
         packages: list[dict[str, Any]] = tomllib.loads(text).get("package", [])
-        found = [each.get("version") for each in packages if each.get("name") == "torch"]
+        found = [package.get("version") for package in packages if package.get("name") == "torch"]
     except (ValueError, RecursionError, TypeError, AttributeError):
         return ()
-    return tuple(dict.fromkeys(str(each) for each in found if each))
+    return tuple(dict.fromkeys(str(found_item) for found_item in found if found_item))
 
 
 def _conda_base(environ: Mapping[str, str]) -> Iterator[Problem]:

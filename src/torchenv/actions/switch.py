@@ -205,16 +205,18 @@ def _refuse_unproven(target: Environment, proof: Smoke | None) -> None:
 def _nothing_before(manifest: Manifest, passed_over: Mapping[Environment, str]) -> NothingSuits:
     current = manifest.active
     line = _line_before(current.torch) if current and current.torch else None
-    others = [each for each in manifest.environments if each.number != manifest.current]
-    failed = [each for each in others if each.state is State.FAILED]
+    others = [environment for environment in manifest.environments if environment.number != manifest.current]
+    failed = [other for other in others if other.state is State.FAILED]
     # A person may know better: the profile may have asked for what the old one never had.
     hints = [
-        f"`torchenv rollback {each.number}` leads to {each}, whose smoke commands failed" for each in failed
+        f"`torchenv rollback {item.number}` leads to {item}, whose smoke commands failed" for item in failed
     ]
     hints.append(f"`torchenv create {line}` makes one" if line else "`torchenv create` makes one")
-    removed = [each for each in manifest.environments if each.state is State.REMOVED]
-    locked = [each for each in (*passed_over, *reversed(removed)) if each.lock]
-    hints += [f"`torchenv restore {each.number}` builds {each} again" for each in locked[:1]]
+    removed = [environment for environment in manifest.environments if environment.state is State.REMOVED]
+    locked = [item for item in (*passed_over, *reversed(removed)) if item.lock]
+    hints += [
+        f"`torchenv restore {environment.number}` builds {environment} again" for environment in locked[:1]
+    ]
     said = "; ".join(["no previous environment to roll back to", *passed_over.values()])
     return NothingSuits(said, hint="; ".join(hints))
 

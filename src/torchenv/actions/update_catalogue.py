@@ -138,10 +138,12 @@ def _companions(release: Release, told: list[CatalogueDifference]) -> Iterator[d
 
 
 def _find_change(listed: Iterable[str], told: list[CatalogueDifference], kind: str) -> list[str] | None:
-    new = {command.subject for command in told if command.code == f"{kind}-new" and command.subject}
+    new = {
+        difference.subject for difference in told if difference.code == f"{kind}-new" and difference.subject
+    }
     # A Python that one platform lacks and another has stays listed: the index is asked before a build.
     missing = (
-        {command.subject for command in told if command.code == f"{kind}-missing"}
+        {difference.subject for difference in told if difference.code == f"{kind}-missing"}
         if kind == "platform"
         else set()
     )

@@ -101,7 +101,7 @@ class Release:
 
     def backend(self, tag: str) -> Backend | None:
         """Find a build line by its tag."""
-        return next((each for each in self.backends if each.tag == tag), None)
+        return next((item for item in self.backends if item.tag == tag), None)
 
     def list_preferred_pythons(self, platform: str) -> tuple[str, ...]:
         """Return the Pythons for which torch and all that goes with it works, the best first."""
@@ -145,7 +145,7 @@ class Catalogue:
     @cached_property
     def tags(self) -> frozenset[str]:
         """The tags of all backends of all releases."""
-        return frozenset(each.tag for release in self.releases for each in release.backends)
+        return frozenset(item.tag for release in self.releases for item in release.backends)
 
     @cached_property
     def family(self) -> frozenset[str]:
@@ -155,8 +155,8 @@ class Catalogue:
     def is_brought_along(self, name: str) -> bool:
         """Return whether a package, by its normalised name, is one that torch's own wheels bring along."""
         backends = (backend for release in self.releases for backend in release.backends)
-        return any(fnmatchcase(name, each) for each in self.brings) or any(
-            name in each.family for each in backends
+        return any(fnmatchcase(name, bring) for bring in self.brings) or any(
+            name in item.family for item in backends
         )
 
     def matching(self, wanted: str) -> tuple[Release, ...]:
@@ -168,35 +168,39 @@ class Catalogue:
         if text == "latest":
             return self.releases[:1]
         if re.fullmatch(r"\d+\.\d+", text):
-            found = tuple(each for each in self.releases if each.line == text)[:1]
+            found = tuple(release for release in self.releases if release.line == text)[:1]
         else:
             found = self._in_range(text)
         if not found:
             newest = self.releases[0].version
-            known = sorted({each.line for each in self.releases}, key=Version)
+            known = sorted({release.line for release in self.releases}, key=Version)
             hint = nearest(text, known) or f"the newest is {newest}; `torchenv catalogue show` lists all"
             raise InputError(f"torch {text} is not in the catalogue", hint=hint)
         return found
 
     def neighbours(self, release: Release) -> tuple[Release, ...]:
         """Return the other releases of its minor line and of the one before, newest first."""
-        older = [each for each in self.releases if Version(each.line) < Version(release.line)]
+        older = [item for item in self.releases if Version(item.line) < Version(release.line)]
         lines = {release.line, older[0].line} if older else {release.line}
-        return tuple(each for each in self.releases if each.line in lines and each != release)
+        return tuple(item for item in self.releases if item.line in lines and item != release)
 
     def has_closed_door(self, older: Version, newer: Version) -> bool:
         """Return whether checkpoints saved by `newer` are lost on `older`, by a release on the way."""
-        return any(ONE_WAY in each.breaks for each in self.releases if older < each.version <= newer)
+        return any(ONE_WAY in release.breaks for release in self.releases if older < release.version <= newer)
 
     def reads(self, torch: Version) -> str:
         """Name the newest line whose distributed checkpoints a torch reads, such as `dcp<=2.14`."""
-        doors = [each.version for each in self.releases if ONE_WAY in each.breaks and torch < each.version]
-        open_to = [each for each in self.releases if not doors or each.version < min(doors)]
+        doors = [
+            release.version
+            for release in self.releases
+            if ONE_WAY in release.breaks and torch < release.version
+        ]
+        open_to = [release for release in self.releases if not doors or release.version < min(doors)]
         return f"dcp<={open_to[0].line if open_to else torch}"
 
     def generation(self, capability: Capability) -> Generation | None:
         """Return the generation whose driver support has ended or began late, if it is one."""
-        return next((each for each in self.generations if capability < each.below), None)
+        return next((item for item in self.generations if capability < item.below), None)
 
     def find_capability(self, name: str) -> Capability | None:
         """Look a GPU's capability up by its product name: whole words, the longest match wins."""
@@ -210,7 +214,7 @@ class Catalogue:
         spelled = f"=={text}" if re.match(r"\d", text) else text
         try:
             wanted = SpecifierSet(spelled)
-            return tuple(each for each in self.releases if each.version in wanted)
+            return tuple(release for release in self.releases if release.version in wanted)
         except ValueError:
             # No specifier, or numbers that are too long for one.
             hint = "write a version (2.15.0), a line (2.15), a range (>=2.14,<2.16) or `latest`"
@@ -219,8 +223,8 @@ class Catalogue:
 
 def _longest(name: str, known: Mapping[str, Named]) -> Named | None:
     words = _words(name)
-    matches = [each for each in known if _within(_words(each), words)]
-    return known[max(matches, key=lambda each: len(_words(each)))] if matches else None
+    matches = [item for item in known if _within(_words(item), words)]
+    return known[max(matches, key=lambda match_: len(_words(match_)))] if matches else None
 
 
 def _words(name: str) -> list[str]:

@@ -73,11 +73,11 @@ class Rules:
     def parse(cls, table: Table) -> Rules:
         table.schema(1, remedy="update torchenv")
         table.only({"schema", "source", "oldest", "newest", "feature", "pt2", "dtype", "known"})
-        features = {each.code: each for each in map(Feature.parse, table.tables("feature"))}
+        features = {item.code: item for item in map(Feature.parse, table.tables("feature"))}
         known = table.table("known")
         dtypes = {Global("torch", name) for name in known.strings("dtypes")}
         named = {
-            each: code for names, code in known.table("features").raw().items() for each in _globals([names])
+            item: code for names, code in known.table("features").raw().items() for item in _globals([names])
         }
         for dtype in table.tables("dtype"):
             dtype.only({"name", "dcp", "save", "weights-only"})
@@ -98,10 +98,10 @@ class Rules:
             features=features,
             pt2=tuple(
                 (
-                    each.get("written-from", str),
-                    Range(oldest=each.get("torch-min", str), newest=each.get("torch-max", str, None)),
+                    item.get("written-from", str),
+                    Range(oldest=item.get("torch-min", str), newest=item.get("torch-max", str, None)),
                 )
-                for each in table.tables("pt2")
+                for item in table.tables("pt2")
             ),
             known={
                 "dcp": _globals(known.strings("dcp")) | dtypes,
@@ -155,26 +155,26 @@ class Rules:
     def reader(self, codes: Iterable[str], **told: Any) -> Reader:
         """Decide who can read what has all of these features; `told` are fields that are known otherwise."""
         features = [self.features[code] for code in dict.fromkeys(codes)]
-        doubts: list[Certainty] = [each.certainty for each in features]
+        doubts: list[Certainty] = [feature.certainty for feature in features]
         certainty = max(doubts, key=_DOUBT) if doubts else "confirmed"
         floor = None if certainty == "unknown" else self.oldest
-        torch = Range(oldest=_newest(floor, *(each.torch_min for each in features)))
+        torch = Range(oldest=_newest(floor, *(feature.torch_min for feature in features)))
         restricted: Range | None = None
-        if all(each.weights_only is not None for each in features):
-            ranges = [each.weights_only for each in features if each.weights_only]
-            newest = [each.newest for each in ranges if each.newest]
+        if all(feature.weights_only is not None for feature in features):
+            ranges = [feature.weights_only for feature in features if feature.weights_only]
+            newest = [item.newest for item in ranges if item.newest]
             restricted = Range(
-                oldest=_newest(torch.oldest, *(each.oldest for each in ranges)),
+                oldest=_newest(torch.oldest, *(item.oldest for item in ranges)),
                 newest=min(newest, key=Version) if newest else None,
             )
         reader = Reader(
             torch=torch,
-            python_min=_newest(*(each.python_min for each in features)),
-            system=next((each.system for each in features if each.system), None),
+            python_min=_newest(*(feature.python_min for feature in features)),
+            system=next((feature.system for feature in features if feature.system), None),
             weights_only=restricted,
-            nobody=any(each.nobody for each in features),
+            nobody=any(feature.nobody for feature in features),
             certainty=certainty,
-            because=tuple(CheckpointNote(each.code, each.message) for each in features),
+            because=tuple(CheckpointNote(feature.code, feature.message) for feature in features),
         )
         return replace(reader, **told)
 
@@ -189,7 +189,7 @@ _DOUBT = ("confirmed", "inferred", "unknown").index
 
 
 def _newest(*versions: str | None) -> str | None:
-    return max((each for each in versions if each), key=Version, default=None)
+    return max((version for version in versions if version), key=Version, default=None)
 
 
 def _globals(lines: Iterable[str]) -> frozenset[Global]:

@@ -237,7 +237,7 @@ def _scan(flags: ScanFlags, session: Session) -> int:
 
     roots = roots_of(flags.paths, () if flags.paths else list_roots(session), session.settings.cwd)
     scanned, lines = scan_and_record(
-        [place(each) for each in roots],
+        [place(root) for root in roots],
         session.store,
         whole=not flags.paths and bool(session.profile.checkpoints.roots),
         system=session.settings.checkpoint_system,
@@ -257,11 +257,11 @@ def _show(flags: InspectFlags, session: Session) -> int:
 
     own = session.own_catalogue
     measured = MeasuredReleases(
-        own, tuple(str(each.version) for each in session.catalogue.releases) if own else ()
+        own, tuple(str(item.version) for item in session.catalogue.releases) if own else ()
     )
 
     if flags.paths:
-        places = [place(address_of(each, session.settings.cwd)) for each in flags.paths]
+        places = [place(address_of(path, session.settings.cwd)) for path in flags.paths]
         scanned = examine(
             places, session.store, system=session.settings.checkpoint_system, say=session.output.say
         )
@@ -284,9 +284,9 @@ def _keep(flags: KeepFlags, session: Session) -> int:
     from torchenv.render.checkpoints import describe_kept
     from torchenv.workspace.records import as_json
 
-    addresses = [address_of(each, session.settings.cwd) for each in flags.paths]
+    addresses = [address_of(path, session.settings.cwd) for path in flags.paths]
     if flags.release:
-        released = [release(each, session.store) for each in addresses]
+        released = [release(address, session.store) for address in addresses]
         for one in released:
             session.output.say(f"{one.path} is kept no longer; its files stay as they are")
         if session.output.is_json:
@@ -294,15 +294,15 @@ def _keep(flags: KeepFlags, session: Session) -> int:
             session.output.print_document(document)
         return 0
     kept = []
-    for each in addresses:
+    for address in addresses:
         keeping = keep(
-            each,
+            address,
             session.store,
             copy=flags.copy or flags.link,
             copy_to=address_of(flags.copy_to, session.settings.cwd) if flags.copy_to else None,
             link=flags.link,
             system=session.settings.checkpoint_system,
-            progress=session.output.progress(f"hashing {each}"),
+            progress=session.output.progress(f"hashing {address}"),
         )
         kept.append(as_json(keeping.kept))
         if not session.output.is_json:
@@ -317,7 +317,7 @@ def _verify(flags: CheckFlags, session: Session) -> int:
     from torchenv.actions.lifeboat import verify
     from torchenv.render.checkpoints import describe_verified, encode_verified
 
-    addresses = tuple(address_of(each, session.settings.cwd) for each in flags.paths)
+    addresses = tuple(address_of(path, session.settings.cwd) for path in flags.paths)
     kept, changes = verify(addresses, session.store, session.output.progress("hashing"))
     if session.output.is_json:
         session.output.print_document(encode_verified(kept, changes))

@@ -235,7 +235,7 @@ class Host:
     @property
     def active(self) -> SeenEnvironment | None:
         """The environment in use, if one is."""
-        return next((each for each in self.environments if each.active), None)
+        return next((environment for environment in self.environments if environment.active), None)
 
     @classmethod
     def from_json(cls, text: str, source: str) -> Host:
@@ -257,14 +257,14 @@ class Host:
             macos=_version(table, "macos"),
             wsl=table.maybe("wsl", bool, default=False),
             container=table.maybe("container", bool, default=False),
-            pythons=tuple(_interpreter(each, machine) for each in table.tables("pythons")),
+            pythons=tuple(_interpreter(item, machine) for item in table.tables("pythons")),
             nvidia=_nvidia(_section(table, "nvidia")),
             amd=_amd(_section(table, "amd")),
             intel=_intel(_section(table, "intel")),
             apple=_apple(_section(table, "apple")),
-            environments=tuple(_environment(each) for each in table.tables("environments")),
-            evidence=tuple(_evidence(each) for each in table.tables("evidence")),
-            problems=tuple(_problem(each) for each in table.tables("problems")),
+            environments=tuple(_environment(item) for item in table.tables("environments")),
+            evidence=tuple(_evidence(item) for item in table.tables("evidence")),
+            problems=tuple(_problem(item) for item in table.tables("problems")),
         )
 
     def to_document(self) -> dict[str, Any]:
@@ -283,7 +283,7 @@ def _section(table: Table, key: str) -> Table:
 
 
 def _status(table: Table) -> Status:
-    return Status(table.one_of("status", [each.value for each in Status], "absent"))
+    return Status(table.one_of("status", [status.value for status in Status], "absent"))
 
 
 def _version(table: Table, key: str) -> WrittenVersion | None:
@@ -322,11 +322,11 @@ def _require_indexes(table: Table) -> tuple[Table, ...]:
     """Return the tables of devices, which `--devices` tells apart by their numbers."""
     devices = table.tables("devices")
     taken: set[int] = set()
-    for each in devices:
-        index = each.get("index", int)
+    for device in devices:
+        index = device.get("index", int)
         if index < 0 or index in taken:
             said = "is there twice" if index in taken else "is not the number of a device"
-            raise each.wrong("index", f"{index} {said}")
+            raise device.wrong("index", f"{index} {said}")
         taken.add(index)
     return devices
 
@@ -339,14 +339,14 @@ def _nvidia(table: Table) -> Nvidia:
         l4t=_version(table, "l4t"),
         devices=tuple(
             NvidiaDevice(
-                index=each.get("index", int),
-                name=each.get("name", str),
-                compute_capability=_capability(each),
-                memory_mib=each.maybe("memory_mib", int),
-                mig=each.maybe("mig", bool, default=False),
-                visible=each.maybe("visible", bool, default=True),
+                index=device.get("index", int),
+                name=device.get("name", str),
+                compute_capability=_capability(device),
+                memory_mib=device.maybe("memory_mib", int),
+                mig=device.maybe("mig", bool, default=False),
+                visible=device.maybe("visible", bool, default=True),
             )
-            for each in _require_indexes(table)
+            for device in _require_indexes(table)
         ),
     )
 
@@ -366,14 +366,14 @@ def _amd(table: Table) -> Amd:
         status=_status(table),
         devices=tuple(
             AmdDevice(
-                index=each.get("index", int),
-                name=each.get("name", str),
-                gfx=_gfx(each, "gfx"),
-                override=_gfx(each, "override"),
-                integrated=each.maybe("integrated", bool, default=False),
-                visible=each.maybe("visible", bool, default=True),
+                index=device.get("index", int),
+                name=device.get("name", str),
+                gfx=_gfx(device, "gfx"),
+                override=_gfx(device, "override"),
+                integrated=device.maybe("integrated", bool, default=False),
+                visible=device.maybe("visible", bool, default=True),
             )
-            for each in _require_indexes(table)
+            for device in _require_indexes(table)
         ),
     )
 
@@ -390,13 +390,13 @@ def _intel(table: Table) -> Intel:
         status=_status(table),
         devices=tuple(
             IntelDevice(
-                index=each.get("index", int),
-                name=each.get("name", str),
-                xpu=each.maybe("xpu", bool),
-                integrated=each.maybe("integrated", bool, default=False),
-                visible=each.maybe("visible", bool, default=True),
+                index=device.get("index", int),
+                name=device.get("name", str),
+                xpu=device.maybe("xpu", bool),
+                integrated=device.maybe("integrated", bool, default=False),
+                visible=device.maybe("visible", bool, default=True),
             )
-            for each in _require_indexes(table)
+            for device in _require_indexes(table)
         ),
     )
 

@@ -43,15 +43,15 @@ def mask_evidence(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
 
     def lengthen(found: re.Match[str]) -> str:
         known = [*uuids, *(f"{value:016x}" for value in numbers)]
-        full = [each for each in known if each.startswith(found[2].lower())]
+        full = [item for item in known if item.startswith(found[2].lower())]
         return f"{found[1]}{full[0]}" if len(full) == 1 else found[0]
 
     # The variables come last: they refer to devices that the others name.
-    texts = {each.source: mask(each.text) for each in evidence if not each.source.startswith("$")}
-    for each in evidence:
-        if each.source.startswith("$"):
-            texts[each.source] = mask(_SHORT.sub(lengthen, each.text))
-    return tuple(replace(each, text=texts[each.source]) for each in evidence)
+    texts = {item.source: mask(item.text) for item in evidence if not item.source.startswith("$")}
+    for item in evidence:
+        if item.source.startswith("$"):
+            texts[item.source] = mask(_SHORT.sub(lengthen, item.text))
+    return tuple(replace(item, text=texts[item.source]) for item in evidence)
 
 
 _ZEROS = "00000000-0000-0000-0000-000000000000"

@@ -89,7 +89,7 @@ class Lock:
     @cached_property
     def versions(self) -> Mapping[str, str]:
         """The version of each package, by its normalised name."""
-        return {each.name: each.version for each in self.packages if each.version is not None}
+        return {package.name: package.version for package in self.packages if package.version is not None}
 
     def with_tool(self, name: str, said: Mapping[str, Any]) -> Lock:
         """Return the same lock with something that one tool says in it; other tools pass over it."""
@@ -107,7 +107,7 @@ class Lock:
             {**_move_package(package, addresses), "index": indexes.get(package["name"])}
             for package in raw["packages"]
         ]
-        bare = [{key: value for key, value in each.items() if value is not None} for each in packages]
+        bare = [{key: value for key, value in package.items() if value is not None} for package in packages]
         return Lock.parse(write_lock({**raw, "packages": bare}), "the lock from elsewhere")
 
     @cached_property
@@ -122,7 +122,7 @@ class Lock:
     @cached_property
     def indexes(self) -> tuple[str, ...]:
         """The indexes that its packages were chosen from, each once, in order."""
-        return tuple(sorted({each.index for each in self.packages if each.index}))
+        return tuple(sorted({package.index for package in self.packages if package.index}))
 
     @cached_property
     def folders(self) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ class Lock:
         local = (
             file.url for package in self.packages for file in package.files if file.url.startswith("file:")
         )
-        return tuple(sorted({url2pathname(urlsplit(each).path.rpartition("/")[0]) for each in local}))
+        return tuple(sorted({url2pathname(urlsplit(item).path.rpartition("/")[0]) for item in local}))
 
 
 def write_local(folder: LocalPackage) -> str:
@@ -156,7 +156,7 @@ def write_lock(raw: Mapping[str, Any], *, index_of: Mapping[str, str | None] | N
     """
     head = {key: value for key, value in raw.items() if key != "packages"} | {"created-by": "torchenv"}
     lines = [f"{key} = {toml(head[key])}" for key in sorted(head, key=_rank)]
-    for package in sorted(raw["packages"], key=lambda each: (each["name"], str(each))):
+    for package in sorted(raw["packages"], key=lambda item: (item["name"], str(item))):
         index = (index_of or {}).get(package["name"])
         known = {**package, "index": index} if index and _from_index(package) else package
         lines += ["", "[[packages]]"]
@@ -184,7 +184,7 @@ def _move_package(package: Mapping[str, Any], addresses: Mapping[str, str]) -> d
 
     files: dict[str, Any] = {key: move_file(package[key]) for key in ("sdist", "archive") if key in package}
     if "wheels" in package:
-        files["wheels"] = [move_file(each) for each in package["wheels"]]
+        files["wheels"] = [move_file(item) for item in package["wheels"]]
     return {**package, **files}
 
 

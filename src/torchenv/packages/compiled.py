@@ -19,8 +19,8 @@ _LIBRARIES = (*_TORCH, "c10", "c10_cuda", "c10_hip", "c10_xpu")
 
 # A file names what it needs as libtorch_cpu.so on Linux, @rpath/libtorch_cpu.dylib on macOS (where modules
 # end in .so too) and torch_cpu.dll on Windows, each ended by a zero.
-_UNIX = tuple(f"lib{each}.{suffix}\0".encode() for each in _LIBRARIES for suffix in ("so", "dylib"))
-_WINDOWS = tuple(f"{each}.dll\0".encode() for each in _LIBRARIES)
+_UNIX = tuple(f"lib{item}.{suffix}\0".encode() for item in _LIBRARIES for suffix in ("so", "dylib"))
+_WINDOWS = tuple(f"{item}.dll\0".encode() for item in _LIBRARIES)
 _NAMES = {".so": _UNIX, ".dylib": _UNIX, ".pyd": _WINDOWS, ".dll": _WINDOWS}
 
 # The names of needed libraries stand near the start of a file as linkers write it, and at its end where a
@@ -52,16 +52,18 @@ def find_bound_to_torch(
     """
     same_line = torch is not None and Version(torch).release[:2] == Version(planned["torch"]).release[:2]
     found = []
-    for each in distributions:
-        name = canonical(each.name)
+    for distribution in distributions:
+        name = canonical(distribution.name)
         if name in planned:
             continue
-        why = _requires_other(each, planned)
-        if why is None and not same_line and (library := links_torch(each)) is not None:
+        why = _requires_other(distribution, planned)
+        if why is None and not same_line and (library := links_torch(distribution)) is not None:
             why = f"{library.name} was compiled against torch {torch or 'of that environment'}"
         if why is not None:
-            local = local_path(each)
-            found.append(Bound(name=name, version=each.version, why=why, path=local[0] if local else None))
+            local = local_path(distribution)
+            found.append(
+                Bound(name=name, version=distribution.version, why=why, path=local[0] if local else None)
+            )
     return tuple(found)
 
 
@@ -81,14 +83,14 @@ def following(
     `newer` has the newest version on the index with a wheel that fits, for each name that was asked about.
     What only another package requires is listed too, and stays that one's business.
     """
-    held = {each.name: each for each in bound if newer.get(each.name) is None}
-    renewed = {each.name for each in bound} - held.keys()
+    held = {item.name: item for item in bound if newer.get(item.name) is None}
+    renewed = {item.name for item in bound} - held.keys()
     wanted = tuple(
-        replace(each, asks=(f"{each.name}>{_public(each.version)}",)) if each.name in renewed else each
-        for each in carried.wanted
-        if each.name not in held
+        replace(item, asks=(f"{item.name}>{_public(item.version)}",)) if item.name in renewed else item
+        for item in carried.wanted
+        if item.name not in held
     )
-    listed = (_cannot_follow(each, asked=each.name in newer, index=index) for each in held.values())
+    listed = (_cannot_follow(item, asked=item.name in newer, index=index) for item in held.values())
     return replace(carried, wanted=wanted, cannot_follow=(*carried.cannot_follow, *listed))
 
 

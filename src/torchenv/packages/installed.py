@@ -31,7 +31,7 @@ def of_environment(
     is reached neither from the marked packages nor from torch is wanted too, by its topmost packages.
     Torch's family is asked of the plan instead, and what torch alone brings is left to torch.
     """
-    installed = {canonical(each.name): each for each in distributions}
+    installed = {canonical(distribution.name): distribution for distribution in distributions}
     family = [name for name in sorted(installed) if name in catalogue.family]
     of_torch = find_reached(family, installed)
     local = {name: path for name, each in installed.items() if (path := local_path(each)) is not None}
@@ -143,7 +143,7 @@ def find_reached(roots: Iterable[str], installed: Installed) -> set[str]:
             continue
         seen.add((name, extras))
         required = list_required(installed[name], extras)
-        todo += [(canonical(each.name), frozenset(each.extras)) for each in required]
+        todo += [(canonical(item.name), frozenset(item.extras)) for item in required]
     return {name for name, _ in seen}
 
 

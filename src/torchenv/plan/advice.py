@@ -42,7 +42,7 @@ def _machine(ask: Question, build: Build) -> str:
     accelerator = ask.host.nvidia
     if build.backend.vendor != "nvidia" or not accelerator.devices or build.unproven:
         return "this machine"
-    names = ", ".join(dict.fromkeys(each.name for each in accelerator.devices if each.visible))
+    names = ", ".join(dict.fromkeys(device.name for device in accelerator.devices if device.visible))
     driver = f" with driver {accelerator.driver}" if accelerator.driver else ""
     return f"the {names}{driver}" if names else "this machine"
 

@@ -206,8 +206,8 @@ def _devices(search: Search, build: Build | None) -> tuple[PlannedDevice, ...]:
 
 def _problems(host: Host) -> tuple[Remark, ...]:
     # A broken shim is the probe's to tell: it decides nothing here.
-    told = (each for each in host.problems if each.code != "interpreter-broken")
-    return tuple(Remark(each.code, each.message) for each in told)
+    told = (problem for problem in host.problems if problem.code != "interpreter-broken")
+    return tuple(Remark(problem.code, problem.message) for problem in told)
 
 
 def _note_python(ask: Question, build: Build) -> tuple[Remark, ...]:
@@ -221,11 +221,11 @@ def _note_held_back(search: Search, build: Build, outcome: Outcome) -> tuple[Rem
     if outcome is not Outcome.FALLBACK or len(devices) < 2:
         return ()
     for release in search.ask.catalogue.matching(search.ask.wish.version):
-        able = [each for each in devices if search.serving(release, [each])]
+        able = [device for device in devices if search.serving(release, [device])]
         newer = search.serving(release, able) if able else None
         if newer is not None and len(able) < len(devices) and release.version > build.release.version:
-            names = ", ".join(each.name for each in devices if each not in able)
-            numbers = ",".join(str(each.index) for each in able)
+            names = ", ".join(device.name for device in devices if device not in able)
+            numbers = ",".join(str(item.index) for item in able)
             opens = f"`--devices {numbers}` opens torch {release.version} ({newer.backend.tag})"
             return (Remark("held-back", f"held back by {names}: {opens}"),)
     return ()

@@ -57,7 +57,7 @@ def consider(host: Host, wish: Wish, catalogue: Catalogue) -> Considered:
         return _no_device(wish, wanted, catalogue.matching(wish.version)[0].defaults, remarks)
     if len(present) > 1:
         defaults = catalogue.matching(wish.version)[0].defaults
-        return _conflict({each: picked[each] for each in MAKERS if each in present}, defaults, remarks)
+        return _conflict({item: picked[item] for item in MAKERS if item in present}, defaults, remarks)
     (vendor,) = present
     if vendor in unreadable:
         vouched = wish.by_hand and vendor in wanted
@@ -84,8 +84,8 @@ def is_integrated(device: Device) -> bool:
 
 
 def _vendors_of(wish: Wish, catalogue: Catalogue) -> frozenset[str]:
-    builds = (each for release in catalogue.releases for each in release.backends)
-    return frozenset(each.vendor for each in builds if each.tag in wish.backends)
+    builds = (backend for release in catalogue.releases for backend in release.backends)
+    return frozenset(build.vendor for build in builds if build.tag in wish.backends)
 
 
 def _unreadable(vendor: str, host: Host) -> bool:
@@ -93,27 +93,27 @@ def _unreadable(vendor: str, host: Host) -> bool:
     devices = devices_of(vendor, host)
     status = host.accelerators(vendor).status
     found_nothing = status is Status.FOUND and not devices
-    only_integrated = bool(devices) and all(is_integrated(each) for each in devices)
+    only_integrated = bool(devices) and all(is_integrated(device) for device in devices)
     return found_nothing or (status is Status.UNREADABLE and not only_integrated)
 
 
 def _pick(vendor: str, host: Host, wish: Wish, catalogue: Catalogue) -> tuple[Device, ...]:
     devices = devices_of(vendor, host)
-    chosen = [each for each in devices if each.visible]
+    chosen = [device for device in devices if device.visible]
     if wish.devices is not None:
-        chosen = [each for each in chosen if each.index in wish.devices]
+        chosen = [item for item in chosen if item.index in wish.devices]
     by_backend = wish.by_hand and vendor in _vendors_of(wish, catalogue)
-    masked = any(not each.visible for each in devices)
+    masked = any(not device.visible for device in devices)
     named = wish.devices is not None and not _has_discrete_pick(host, wish)
     return tuple(
-        each
-        for each in chosen
-        if not is_integrated(each)
+        item
+        for item in chosen
+        if not is_integrated(item)
         or by_backend
         or masked
         or named
-        or _overridden(each)
-        or (not _has_discrete_pick(host, wish) and _is_served_by_any(each, host, catalogue))
+        or _overridden(item)
+        or (not _has_discrete_pick(host, wish) and _is_served_by_any(item, host, catalogue))
     )
 
 
@@ -162,7 +162,7 @@ def _aside(host: Host, picked: dict[str, tuple[Device, ...]]) -> tuple[Remark, .
             continue
         what = f"{device.name} (integrated, {_target(device)})"
         beside = any(
-            not is_integrated(each) for each in (*picked["nvidia"], *picked["amd"], *picked["intel"])
+            not is_integrated(item) for item in (*picked["nvidia"], *picked["amd"], *picked["intel"])
         )
         why = "is not used beside a discrete GPU" if beside else "is supported by no release of PyTorch"
         remarks.append(Remark("integrated-device", f"{what} {why}"))
@@ -210,9 +210,9 @@ def _no_device(
 def _conflict(
     present: Mapping[str, tuple[Device, ...]], defaults: Mapping[str, str], remarks: tuple[Remark, ...]
 ) -> Considered:
+    names = {vendor: ", ".join(device.name for device in devices) for vendor, devices in present.items()}
     parts = [
-        f"{MAKERS[vendor]} ({', '.join(each.name for each in devices) or 'a device that could not be read'})"
-        for vendor, devices in present.items()
+        f"{MAKERS[vendor]} ({named or 'a device that could not be read'})" for vendor, named in names.items()
     ]
     choices = [f"--backend {defaults[vendor]}" for vendor in present if vendor in defaults]
     message = f"this host has devices of {' and '.join(parts)}, and no build serves both"

@@ -35,7 +35,7 @@ class HostKind:
     def name(self) -> str:
         """A name that may be part of a file's name: `rocm7-14`, `cu132-windows-x86-64`, `cpu-2-14`."""
         where = None if self.platform == "linux-x86_64" else self.platform
-        parts = [each for each in (self.backend, where, self.line) if each]
+        parts = [item for item in (self.backend, where, self.line) if item]
         return "-".join(parts).replace(".", "-").replace("_", "-")
 
     @property
@@ -90,35 +90,35 @@ class Fleet:
     @property
     def unserved(self) -> tuple[Member, ...]:
         """The machines that nothing serves."""
-        return tuple(each for each in self.members if each.kind is None)
+        return tuple(member for member in self.members if member.kind is None)
 
     def list_missing_targets(self, profile: Profile) -> tuple[Target, ...]:
         """Return the targets that its machines need and that a profile does not have yet."""
-        had = {(each.platform, each.backend, each.torch) for each in profile.targets}
-        kinds = dict.fromkeys(each.kind for each in self.members if each.kind)
-        new = {(each.platform, each.backend, each.line): each.target for each in reversed(kinds)}
+        had = {(item.platform, item.backend, item.torch) for item in profile.targets}
+        kinds = dict.fromkeys(member.kind for member in self.members if member.kind)
+        new = {(kind.platform, kind.backend, kind.line): kind.target for kind in reversed(kinds)}
         return tuple(target for key, target in reversed(new.items()) if key not in had)
 
     def to_document(self) -> dict[str, Any]:
         """Return the `torchenv.fleet/1` document."""
         return {
             "schema": SCHEMA,
-            "hosts": [_row(each) for each in self.members],
+            "hosts": [_row(member) for member in self.members],
             "targets": [
                 {
-                    "name": each.name,
-                    "platform": each.platform,
-                    "python": each.python,
-                    "backend": each.backend,
-                    "torch": str(each.release),
-                    "serves": [member.name for member in self.members if member.served_by == each],
+                    "name": item.name,
+                    "platform": item.platform,
+                    "python": item.python,
+                    "backend": item.backend,
+                    "torch": str(item.release),
+                    "serves": [member.name for member in self.members if member.served_by == item],
                     "holds_back": [
                         member.name
                         for member in self.members
-                        if member.served_by == each and member.is_held_back
+                        if member.served_by == item and member.is_held_back
                     ],
                 }
-                for each in self.targets
+                for item in self.targets
             ],
         }
 
@@ -129,7 +129,7 @@ def fleet(hosts: Mapping[str, Host], wish: Wish, catalogue: Catalogue) -> Fleet:
     plans = {name: resolve(ask) for name, ask in asks.items()}
     kinds = {name: _kind(plan, asks[name]) for name, plan in plans.items()}
     # The newest first, so that of two sets of one size the newer is found.
-    candidates = sorted({each for each in kinds.values() if each}, key=_age, reverse=True)
+    candidates = sorted({kind for kind in kinds.values() if kind}, key=_age, reverse=True)
     serves = {
         kind: frozenset(name for name, ask in asks.items() if kinds[name] and _serves(kind, ask))
         for kind in candidates
@@ -153,7 +153,7 @@ def _fewest(serves: Mapping[HostKind, frozenset[str]], everyone: frozenset[str])
     if len(kinds) > _ALL_SETS:
         return _greedily(serves, everyone)
     sets = chain.from_iterable(combinations(kinds, size) for size in range(len(kinds) + 1))
-    return next(each for each in sets if everyone <= frozenset().union(*(serves[kind] for kind in each)))
+    return next(item for item in sets if everyone <= frozenset().union(*(serves[kind] for kind in item)))
 
 
 def _greedily(serves: Mapping[HostKind, frozenset[str]], everyone: frozenset[str]) -> tuple[HostKind, ...]:
@@ -205,7 +205,7 @@ def _choose(
 ) -> HostKind | None:
     if own in targets:
         return own
-    return next((each for each in targets if name in serves[each]), None)
+    return next((item for item in targets if name in serves[item]), None)
 
 
 def _row(member: Member) -> dict[str, Any]:

@@ -40,19 +40,19 @@ def refusal_of_devices(backend: Backend, devices: Iterable[Device], ask: Questio
     """Test the driver and every device; a build serves all of them or it is refused."""
     match backend.needs:
         case Cuda() as cuda:
-            gpus = [each for each in devices if isinstance(each, NvidiaDevice)]
+            gpus = [device for device in devices if isinstance(device, NvidiaDevice)]
             # A card without kernels stays so under any driver: its reason comes first.
             return (
-                _first(_refuse_known_gpu(cuda, each, ask) for each in gpus)
+                _first(_refuse_known_gpu(cuda, gpu, ask) for gpu in gpus)
                 or _refusal_of_driver(cuda, gpus, ask)
-                or _first(_refusal_of_unknown_gpu(cuda, each, ask) for each in gpus)
+                or _first(_refusal_of_unknown_gpu(cuda, gpu, ask) for gpu in gpus)
             )
         case Rocm(gfx=targets):
-            cards = [each for each in devices if isinstance(each, AmdDevice)]
-            return _first(_refusal_of_gfx(targets, each, ask) for each in cards)
+            cards = [device for device in devices if isinstance(device, AmdDevice)]
+            return _first(_refusal_of_gfx(targets, card, ask) for card in cards)
         case Xpu():
-            parts = [each for each in devices if isinstance(each, IntelDevice)]
-            return _first(_refusal_of_xpu(each, ask.wish) for each in parts)
+            parts = [device for device in devices if isinstance(device, IntelDevice)]
+            return _first(_refusal_of_xpu(part, ask.wish) for part in parts)
         case Cpu():
             return None
 
@@ -126,7 +126,7 @@ def driver_system(host: Host) -> str:
 
 
 def _first(refusals: Iterable[Refusal | None]) -> Refusal | None:
-    return next((each for each in refusals if each is not None), None)
+    return next((refusal for refusal in refusals if refusal is not None), None)
 
 
 def _refusal_of_driver(cuda: Cuda, gpus: list[NvidiaDevice], ask: Question) -> Refusal | None:
@@ -183,11 +183,11 @@ def _serves_all_driven(cuda: Cuda, ask: Question) -> bool:
     host, catalogue = ask.host, ask.catalogue
     driver = host.nvidia.driver
     possible = [
-        each
-        for each in catalogue.capabilities.get(host.platform, ())
-        if driver is None or _drives(catalogue, driver, each)
+        item
+        for item in catalogue.capabilities.get(host.platform, ())
+        if driver is None or _drives(catalogue, driver, item)
     ]
-    return bool(possible) and all(cuda.serves(each, host.platform) for each in possible)
+    return bool(possible) and all(cuda.serves(item, host.platform) for item in possible)
 
 
 def _drives(catalogue: Catalogue, driver: Version, capability: Capability) -> bool:

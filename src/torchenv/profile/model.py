@@ -240,7 +240,7 @@ def duration(text: str) -> timedelta | None:
 
 def _torch(table: Table) -> Torch:
     # People list torch itself beside its family; it is there anyway.
-    packages = tuple(each for each in table.strings("packages") if each != "torch")
+    packages = tuple(string for string in table.strings("packages") if string != "torch")
     return Torch(version=table.get("version", str, "latest"), packages=packages)
 
 
@@ -353,7 +353,7 @@ def _checkpoints(table: Table) -> Checkpoints:
 def _commands(table: Table) -> tuple[Command, ...]:
     commands = table.get("commands", list, [])
     for n, command in enumerate(commands):
-        words = isinstance(command, list) and command and all(isinstance(each, str) for each in command)
+        words = isinstance(command, list) and command and all(isinstance(item, str) for item in command)
         if not words:
             hint = 'write each command as a list of words: ["python", "smoke.py"]'
             raise table.wrong(f"commands[{n}]", "is not a command", hint)

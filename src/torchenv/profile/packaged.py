@@ -15,7 +15,7 @@ PROFILES = _CARRIED if _CARRIED.is_dir() else _PACKAGE.parents[1] / "profiles"
 
 def list_profile_names(directory: Path = PROFILES) -> tuple[str, ...]:
     """Return the names of the profiles that come with torchenv."""
-    return tuple(sorted(each.stem for each in directory.glob("*.toml")))
+    return tuple(sorted(path.stem for path in directory.glob("*.toml")))
 
 
 def read_packaged_profile(name: str, directory: Path = PROFILES) -> tuple[str, str]:

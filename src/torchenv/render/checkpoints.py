@@ -46,7 +46,7 @@ class MeasuredReleases:
 
     def certainty(self, reader: Reader, environments: Iterable[Environment]) -> Certainty:
         """Return how sure a reader is for the catalogue's releases and for the environments there are."""
-        torches = (*self.releases, *(each.torch for each in environments if each.torch))
+        torches = (*self.releases, *(environment.torch for environment in environments if environment.torch))
         return self.rules.certainty(reader, (torch for torch in torches if torch in reader.torch))
 
 
@@ -107,8 +107,8 @@ def encode_verified(kept: Sequence[Kept], changes: Sequence[KeptChange]) -> dict
     """Return the `torchenv.kept-verify/1` document."""
     return {
         "schema": "torchenv.kept-verify/1",
-        "kept": [as_json(each) for each in kept],
-        "changes": [{"path": each.path, "file": each.file, "what": each.what} for each in changes],
+        "kept": [as_json(item) for item in kept],
+        "changes": [{"path": change.path, "file": change.file, "what": change.what} for change in changes],
     }
 
 
@@ -133,15 +133,15 @@ def encode_copied(
         "schema": "torchenv.downgrade/1",
         "copies": [
             {
-                "source": each.source,
-                "copy": each.copy,
-                "made": each.made,
-                "why": each.why,
-                "metadata_bytes": each.metadata,
-                "files": each.files,
-                "carried": sorted(how.value for how in each.carried),
+                "source": copy_.source,
+                "copy": copy_.copy,
+                "made": copy_.made,
+                "why": copy_.why,
+                "metadata_bytes": copy_.metadata,
+                "files": copy_.files,
+                "carried": sorted(how.value for how in copy_.carried),
             }
-            for each in copies
+            for copy_ in copies
         ],
         "refused": list(refused),
         "proofs": [
@@ -290,7 +290,7 @@ def describe_repaired(repaired: Repaired) -> str:
 
 
 def _scan_lines(scanned: Scanned, lines: Sequence[Run], now: datetime) -> Iterator[str]:
-    recorded = {each.path: each for each in lines}
+    recorded = {line.path: line for line in lines}
     foreign: list[Part] = []
     own: dict[str, set[str]] = {}  # files that hold classes of a package, by its name
     for run in scanned.runs:
@@ -304,7 +304,7 @@ def _scan_lines(scanned: Scanned, lines: Sequence[Run], now: datetime) -> Iterat
             else:
                 # Broken ones are told of below, with their reasons.
                 seen = replace(line, broken=())
-                yield from (f"  {each}" for each in describe_run(seen, environment))
+                yield from (f"  {item}" for item in describe_run(seen, environment))
         broken = [part for save in run.saves for part in save.parts if not part.complete]
         for part in broken[-_MOST:]:
             said = "; ".join(message for _, message in _problems(part, now))
@@ -370,7 +370,9 @@ def _entry(
         "modified": modified.isoformat(timespec="seconds").replace("+00:00", "Z") if modified else None,
         "run": run,
         "kept": part.path in scanned.kept,
-        "environments": {str(each.number): judge.of(part.found, each) for each in judge.environments},
+        "environments": {
+            str(environment.number): judge.of(part.found, environment) for environment in judge.environments
+        },
     }
 
 

@@ -15,19 +15,19 @@ def describe_fleet(fleet: Fleet) -> str:
 
 def _lines(fleet: Fleet) -> Iterator[str]:
     rows = [("host", "torch", "backend", "target", "reason")]
-    for each in fleet.members:
-        kind = each.kind
+    for member in fleet.members:
+        kind = member.kind
         decided = (str(kind.release), kind.backend, kind.name) if kind else ("none", "-", "-")
-        rows.append((each.name, *decided, each.reason))
+        rows.append((member.name, *decided, member.reason))
     yield columns(rows)
     if fleet.targets:
         count = len(fleet.targets)
         yield f"the fewest targets that serve {'them all' if not fleet.unserved else 'the others'}: {count}"
         for kind in fleet.targets:
-            served = [each for each in fleet.members if each.served_by == kind]
-            held = [each.name for each in served if each.is_held_back]
+            served = [member for member in fleet.members if member.served_by == kind]
+            held = [item.name for item in served if item.is_held_back]
             back = f", and holds back {', '.join(held)}" if held else ""
-            yield f"  {kind} serves {', '.join(each.name for each in served)}{back}"
-    for each in fleet.members:
-        if each.opens:
-            yield f"{each.name}: {each.opens}"
+            yield f"  {kind} serves {', '.join(item.name for item in served)}{back}"
+    for member in fleet.members:
+        if member.opens:
+            yield f"{member.name}: {member.opens}"

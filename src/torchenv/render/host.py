@@ -14,14 +14,14 @@ def describe_host(host: Host) -> str:
 
 def _lines(host: Host) -> Iterator[str]:
     places = [name for name, there in (("WSL", host.wsl), ("container", host.container)) if there]
-    yield f"system: {host.platform}{_system(host)}" + "".join(f", {each}" for each in places)
+    yield f"system: {host.platform}{_system(host)}" + "".join(f", {place}" for place in places)
     driver = f", driver {host.nvidia.driver}" if host.nvidia.driver else ""
     yield f"NVIDIA: {host.nvidia.status.value}{driver}"
-    yield from (f"  {_nvidia(each)}" for each in host.nvidia.devices)
+    yield from (f"  {_nvidia(device)}" for device in host.nvidia.devices)
     yield f"AMD: {host.amd.status.value}"
-    yield from (f"  {_amd(each)}" for each in host.amd.devices)
+    yield from (f"  {_amd(device)}" for device in host.amd.devices)
     yield f"Intel: {host.intel.status.value}"
-    yield from (f"  {_intel(each)}" for each in host.intel.devices)
+    yield from (f"  {_intel(device)}" for device in host.intel.devices)
     if host.system == "darwin":
         yield f"Apple: {host.apple.chip or host.apple.status.value}"
     for python in host.pythons:
@@ -30,9 +30,9 @@ def _lines(host: Host) -> Iterator[str]:
     for environment in host.environments:
         state = "in use" if environment.active else "beside"
         yield f"environment ({state}): {environment.path}, torch {environment.torch or 'none'}"
-    yield from (f"note: {each.message}" for each in host.problems)
+    yield from (f"note: {problem.message}" for problem in host.problems)
     accelerators = (host.nvidia, host.amd, host.intel)
-    if all(each.status is Status.ABSENT for each in accelerators) and host.system != "darwin":
+    if all(accelerator.status is Status.ABSENT for accelerator in accelerators) and host.system != "darwin":
         yield "no accelerator was seen"
 
 

@@ -46,8 +46,8 @@ def encode_locked(locked: Locked, before: Mapping[str, Lock], *, written: bool) 
 
 def changes(before: Lock | None, after: Lock | None) -> Iterator[str]:
     """Describe what differs between two locks, a line a package: `+` came, `-` went, `~` changed."""
-    was = {each.name: each for each in before.packages} if before else {}
-    now = {each.name: each for each in after.packages} if after else {}
+    was = {package.name: package for package in before.packages} if before else {}
+    now = {package.name: package for package in after.packages} if after else {}
     for name in sorted(was.keys() | now.keys()):
         old, new = was.get(name), now.get(name)
         if old is None and new is not None:
@@ -57,7 +57,7 @@ def changes(before: Lock | None, after: Lock | None) -> Iterator[str]:
         elif old is not None and new is not None:
             if old.version != new.version:
                 yield f"~ {name} {old.version} -> {new.version}"
-            elif {each.sha256 for each in old.files} != {each.sha256 for each in new.files}:
+            elif {file.sha256 for file in old.files} != {file.sha256 for file in new.files}:
                 yield f"~ {name} {new.version}: other files"
             elif old != new:
                 yield f"~ {name} {new.version}: other addresses"
@@ -73,10 +73,10 @@ def _lines(locked: Locked, before: Mapping[str, Lock], *, written: bool) -> Iter
             yield f"{target.name}: kept as it was, {target.file}"
             continue
         yield f"{target.name}: torch {target.torch}, {len(lock.packages)} packages, {target.file}"
-        yield from (f"  {each}" for each in target.because)
+        yield from (f"  {item}" for item in target.because)
         if target.name in before:
             changed = list(changes(before[target.name], lock))
-            yield from (f"  {each}" for each in changed or ["nothing changed"])
+            yield from (f"  {item}" for item in changed or ["nothing changed"])
     yield from (f"{name}: its lock is removed" for name in sorted(before.keys() - locked.kept))
     if not written:
         yield "nothing was written"

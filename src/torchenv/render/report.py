@@ -56,25 +56,27 @@ def list_sections(standing: ReportData) -> Iterator[Section]:
     """Yield the parts of the report, as rows and sentences."""
     manifest = standing.manifest
     yield Section(title="Host", lines=tuple(describe_host(standing.host).splitlines()))
-    environments = [each for each in manifest.environments if each.state is not State.REMOVED]
+    environments = [
+        environment for environment in manifest.environments if environment.state is not State.REMOVED
+    ]
     yield Section(
         title="Environments",
         head=("", "number", "name", "torch", "Python", "state", "reads"),
-        rows=tuple(_environment(each, manifest) for each in environments),
+        rows=tuple(_environment(environment, manifest) for environment in environments),
         lines=() if environments else ("none yet: `torchenv create` makes one",),
     )
     yield Section(
         title="Proofs",
         head=("environment", "check", "result", "when", "host", "devices", "torch", "said"),
-        rows=tuple(row for each in environments for row in _proofs(each)),
-        lines=() if any(each.proofs for each in environments) else ("none yet",),
+        rows=tuple(row for environment in environments for row in _proofs(environment)),
+        lines=() if any(environment.proofs for environment in environments) else ("none yet",),
     )
     yield Section(
         title="Switches",
         head=("when", "from", "to", "why"),
         rows=tuple(
-            (describe_moment(each.at), str(each.from_ or ""), str(each.to), each.why)
-            for each in manifest.switches
+            (describe_moment(switch.at), str(switch.from_ or ""), str(switch.to), switch.why)
+            for switch in manifest.switches
         ),
         lines=() if manifest.switches else ("none yet",),
     )
@@ -112,19 +114,20 @@ def _proofs(environment: Environment) -> Iterator[tuple[str, ...]]:
 
 
 def _checkpoints(manifest: Manifest) -> Iterator[Section]:
-    numbers = tuple(each.number for each in manifest.environments if each.on_disk)
+    numbers = tuple(environment.number for environment in manifest.environments if environment.on_disk)
     yield Section(
         title="Checkpoints",
-        head=("run", "newest", *(f"newest that {each} reads" for each in numbers)),
+        head=("run", "newest", *(f"newest that {number} reads" for number in numbers)),
         rows=tuple(
-            (run.path, run.newest or "", *(_reads(run, each) for each in numbers)) for run in manifest.runs
+            (run.path, run.newest or "", *(_reads(run, number) for number in numbers))
+            for run in manifest.runs
         ),
         lines=() if manifest.runs else ("none were scanned",),
     )
     yield Section(
         title="Kept checkpoints",
         head=("path", "readable by"),
-        rows=tuple((each.path, ", ".join(map(str, each.readable_by))) for each in manifest.kept),
+        rows=tuple((item.path, ", ".join(map(str, item.readable_by))) for item in manifest.kept),
         lines=() if manifest.kept else ("none are kept",),
     )
 
@@ -136,8 +139,8 @@ def _reads(run: Run, number: int) -> str:
 def _audit(report: AuditReport) -> Section:
     """Sum the findings up by rule, the gravest first; `torchenv audit` tells each."""
     found: dict[tuple[int, str], list[Finding]] = {}
-    for each in report.findings:
-        found.setdefault((-each.severity, each.rule), []).append(each)
+    for finding in report.findings:
+        found.setdefault((-finding.severity, finding.rule), []).append(finding)
     return Section(
         title=f"Audit for torch {report.release}",
         head=("severity", "rule", "found", "first at", "what to do"),
@@ -147,7 +150,7 @@ def _audit(report: AuditReport) -> Section:
         ),
         lines=(
             f"{len(report.findings)} findings in {report.files} files",
-            *(f"{each.path} could not be read: {each.why}" for each in report.unread),
+            *(f"{skipped.path} could not be read: {skipped.why}" for skipped in report.unread),
         ),
     )
 

@@ -43,14 +43,14 @@ def encode_diff(before: Environment, after: Environment, differences: Difference
         "to": after.number,
         "python": _change(differences.python),
         "backend": _change(differences.backend),
-        "packages": [_change(each) for each in differences.packages],
+        "packages": [_change(package) for package in differences.packages],
     }
 
 
 def describe_diff(differences: Differences) -> str:
     """Describe what differs, one line each: `+`, `-`, or from and to."""
     changes = (differences.backend, differences.python, *differences.packages)
-    return "\n".join(str(each) for each in changes if each is not None)
+    return "\n".join(str(change) for change in changes if change is not None)
 
 
 def encode_findings(environment: Environment, findings: tuple[EnvironmentFinding, ...]) -> dict[str, Any]:
@@ -100,8 +100,8 @@ def _status_lines(status: StatusReport, root: Path) -> Iterator[str]:
     if status.removed:
         names = ", ".join(map(str, status.removed))
         yield f"removed: {names}; rebuild with `torchenv restore {status.removed[-1].number}`"
-    yield from (f"runs from it: {each}" for each in status.running)
-    yield from (f"note: {each.message}" for each in status.problems)
+    yield from (f"runs from it: {item}" for item in status.running)
+    yield from (f"note: {problem.message}" for problem in status.problems)
 
 
 def _way_back(before: Environment | None) -> str:
@@ -116,8 +116,8 @@ def _change(change: PackageChange | None) -> dict[str, str | None] | None:
 
 
 def _describe_pruned_lines(pruned: Pruned, *, dry_run: bool) -> Iterator[str]:
-    for each in pruned.gone:
-        yield f"{'would remove' if dry_run else 'removed'} environment {each}"
+    for item in pruned.gone:
+        yield f"{'would remove' if dry_run else 'removed'} environment {item}"
     for each, why in pruned.kept:
         yield f"kept environment {each}: {why}"
     if not pruned.gone:

@@ -113,8 +113,8 @@ class ObjectTree:
         if self._file:
             return {self._path.rpartition("/")[2]: int(self._store.size(self._path))}
         listed = self._store.ls(self._path, detail=True)
-        files = (each for each in listed if each.get("type") == "file")
-        return {each["name"].rpartition("/")[2]: int(each.get("size") or 0) for each in files}
+        files = (item for item in listed if item.get("type") == "file")
+        return {file["name"].rpartition("/")[2]: int(file.get("size") or 0) for file in files}
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         path = self._path if self._file else f"{self._path}/{name}"

@@ -44,7 +44,7 @@ class LocalTree:
         if self._only is not None:
             found = [(self._only, self._directory / self._only)]
         else:
-            found = [(each.name, Path(each.path)) for each in os.scandir(self._directory)]
+            found = [(item.name, Path(item.path)) for item in os.scandir(self._directory)]
         sizes = {}
         for name, path in sorted(found):
             try:

@@ -204,7 +204,7 @@ def toml_key(key: str) -> str:
 def plain(value: Any) -> Any:
     """Turn frozen values into what JSON and TOML can hold, under the names of their fields."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -213,9 +213,9 @@ def plain(value: Any) -> Any:
         case Mapping():
             return {key: plain(each) for key, each in value.items()}
         case list() | frozenset():
-            return [plain(each) for each in value]
+            return [plain(item) for item in value]
         case tuple() if not hasattr(value, "_fields"):
-            return [plain(each) for each in value]
+            return [plain(item) for item in value]
         case _:
             return str(value)
 

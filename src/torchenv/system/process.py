@@ -180,7 +180,7 @@ def side_by_side(tasks: Sequence[Callable[[], Result]]) -> tuple[Result, ...]:
     with ThreadPoolExecutor(max_workers=len(tasks)) as pool:
         try:
             waiting = [pool.submit(task) for task in tasks]
-            return tuple(each.result() for each in waiting)
+            return tuple(item.result() for item in waiting)
         except BaseException:
             # The signal came to this thread; the others only end when their programs do.
             pool.shutdown(wait=False, cancel_futures=True)

@@ -56,7 +56,7 @@ def name_parent(system: str, run: Callable[[], Runner]) -> str | None:
 
 def in_proc(directories: Sequence[Path], proc: Path = Path("/proc")) -> tuple[Process, ...]:
     """Find them in Linux's own list; other users' processes cannot be looked into."""
-    return _others(_in_proc(proc, tuple(f"{each}/" for each in directories)))
+    return _others(_in_proc(proc, tuple(f"{directory}/" for directory in directories)))
 
 
 def ask_system(run: Runner, directories: Sequence[Path], *, system: str) -> tuple[Process, ...]:
@@ -64,10 +64,12 @@ def ask_system(run: Runner, directories: Sequence[Path], *, system: str) -> tupl
     from torchenv.system.process import Command, together
 
     commands = (_CIM,) if system == "win32" else (_PS, _LSOF)
-    answers = [done.out for done in together(run, [Command(each) for each in commands], timeout=10)]
+    answers = [done.out for done in together(run, [Command(command) for command in commands], timeout=10)]
     if system == "win32":
-        return _others(_find_started_from(answers[0], tuple(f"{each}\\".lower() for each in directories)))
-    inside = tuple(f"{each}/" for each in directories)
+        return _others(
+            _find_started_from(answers[0], tuple(f"{directory}\\".lower() for directory in directories))
+        )
+    inside = tuple(f"{directory}/" for directory in directories)
     return _others([*_with_file_in(answers[1], inside), *_with_command_in(answers[0], inside)])
 
 
@@ -82,7 +84,7 @@ _CIM = (
 
 
 def _others(found: Iterable[Process]) -> tuple[Process, ...]:
-    by_pid = {each.pid: each for each in found if each.pid != os.getpid()}
+    by_pid = {found_item.pid: found_item for found_item in found if found_item.pid != os.getpid()}
     return tuple(by_pid[pid] for pid in sorted(by_pid))
 
 
@@ -107,7 +109,7 @@ def _leads_inside(process: Path, name: str, inside: Inside) -> bool:
         if started_as.startswith(inside):
             return True
     else:
-        variables = dict(each.partition("=")[::2] for each in _texts(process / "environ"))
+        variables = dict(text.partition("=")[::2] for text in _texts(process / "environ"))
         for directory in variables.get("PATH", "").split(os.pathsep):
             if os.access(f"{directory}/{name}", os.X_OK):
                 if f"{directory}/".startswith(inside):
@@ -115,7 +117,7 @@ def _leads_inside(process: Path, name: str, inside: Inside) -> bool:
                 break
     # 7f2c4c000000-7f2c4c021000 r-xp 00000000 fe:00 1234   /home/ada/envs/2-…/site-packages/torch/_C.so
     loaded = (process / "maps").read_bytes()
-    return any(os.fsencode(f" {each}") in loaded for each in inside)
+    return any(os.fsencode(f" {item}") in loaded for item in inside)
 
 
 def _texts(path: Path) -> list[str]:

@@ -60,7 +60,7 @@ class Manifest:
 
     def number(self, number: int) -> Environment:
         """Return the environment of this number, which must be recorded."""
-        return next(each for each in self.environments if each.number == number)
+        return next(environment for environment in self.environments if environment.number == number)
 
     @property
     def active(self) -> Environment | None:
@@ -69,7 +69,7 @@ class Manifest:
 
     def list_unfinished(self) -> tuple[Environment, ...]:
         """Return the environments that a run began and never finished."""
-        return tuple(each for each in self.environments if each.state is State.BUILDING)
+        return tuple(environment for environment in self.environments if environment.state is State.BUILDING)
 
     def find(self, text: str, *, removed: bool = False) -> Environment:
         """Return the environment that a person means by a number, a name or a torch version.
@@ -79,12 +79,12 @@ class Manifest:
         """
         found = self._match(text)
         if not found:
-            close = nearest(text, [each.name for each in self.environments])
+            close = nearest(text, [environment.name for environment in self.environments])
             hint = close or "list the environments with `torchenv list`"
             raise InputError(f"environment `{text}` not found", hint=hint)
-        there = [each for each in found if each.on_disk] or found
+        there = [found_item for found_item in found if found_item.on_disk] or found
         if len(there) > 1:
-            several = ", ".join(str(each) for each in there)
+            several = ", ".join(str(item) for item in there)
             raise InputError(f"`{text}` matches environments {several}", hint="give its number")
         (one,) = there
         if one.state is State.BUILDING:
@@ -97,12 +97,16 @@ class Manifest:
 
     def _match(self, text: str) -> list[Environment]:
         if text.isdecimal():
-            return [each for each in self.environments if str(each.number) == text]
-        named = [each for each in self.environments if each.name == text]
+            return [environment for environment in self.environments if str(environment.number) == text]
+        named = [environment for environment in self.environments if environment.name == text]
         if named:
             # A name goes to a new environment only once the one before has been removed.
             return named[-1:]
-        return [each for each in self.environments if each.torch and _is_of_version(each.torch, text)]
+        return [
+            environment
+            for environment in self.environments
+            if environment.torch and _is_of_version(environment.torch, text)
+        ]
 
     def rollback_target(self, live: Callable[[Environment], bool]) -> Environment | None:
         """Return the environment that was in use before this one and can still be used.
@@ -111,11 +115,15 @@ class Manifest:
         never taken away. A switch back is a switch like any other, so a second rollback returns to where the
         first began.
         """
-        recorded = {each.number: each for each in self.environments if each.number != self.current}
+        recorded = {
+            environment.number: environment
+            for environment in self.environments
+            if environment.number != self.current
+        }
         before = (recorded.get(switch.from_) for switch in reversed(self.switches) if switch.from_)
-        there = [each for each in before if each and each.on_disk]
-        there.sort(key=lambda each: each.state is State.FAILED)
-        return next((each for each in there if live(each)), None)
+        there = [item for item in before if item and item.on_disk]
+        there.sort(key=lambda item: item.state is State.FAILED)
+        return next((item for item in there if live(item)), None)
 
     # What changes it.
 
@@ -184,7 +192,14 @@ class Manifest:
         One that is recorded already keeps its number while its identity and torch are the same. Otherwise
         what was recorded is no longer there: it is marked removed, and its successor takes its place.
         """
-        before = next((each for each in self.environments if each.path == str(path) and each.on_disk), None)
+        before = next(
+            (
+                environment
+                for environment in self.environments
+                if environment.path == str(path) and environment.on_disk
+            ),
+            None,
+        )
         if before and before.kind is EnvironmentKind.BUILT:
             return self, before
         if before and (before.identity, before.torch) == (identity, torch):
@@ -243,7 +258,12 @@ class Manifest:
     def drop_unfinished(self, number: int) -> Manifest:
         """Forget an environment that was never finished; its number stays used."""
         assert self.number(number).state is State.BUILDING
-        return replace(self, environments=tuple(each for each in self.environments if each.number != number))
+        return replace(
+            self,
+            environments=tuple(
+                environment for environment in self.environments if environment.number != number
+            ),
+        )
 
     def forget(self, number: int) -> Manifest:
         """Take an environment off the record, and out of what is recorded of checkpoints; history stays."""
@@ -293,11 +313,15 @@ class Manifest:
 
     def readers(self, kept: Kept) -> tuple[Environment, ...]:
         """Return the environments that can read a lifeboat and can be used."""
-        return tuple(each for each in self.environments if each.number in kept.readable_by and each.live)
+        return tuple(
+            environment
+            for environment in self.environments
+            if environment.number in kept.readable_by and environment.live
+        )
 
     def find_last_use(self, number: int) -> datetime:
         """Return when an environment last came into use or went out of it, else when it was made."""
-        moves = (each.at for each in self.switches if number in (each.from_, each.to))
+        moves = (switch.at for switch in self.switches if number in (switch.from_, switch.to))
         return max([self.number(number).created, *moves])
 
     def use(self, number: int, *, why: str, at: datetime, said: Iterable[str] = ()) -> Manifest:
@@ -310,7 +334,7 @@ class Manifest:
 
     def keep(self, kept: Kept) -> Manifest:
         """Record a lifeboat, in place of what was recorded of the same path."""
-        others = (each for each in self.kept if each.path != kept.path)
+        others = (item for item in self.kept if item.path != kept.path)
         return replace(self, kept=(*others, kept))
 
     def record_runs(self, runs: Iterable[Run]) -> Manifest:
@@ -319,7 +343,9 @@ class Manifest:
 
     def _change(self, before: Environment, **changes: Any) -> tuple[Manifest, Environment]:
         after = replace(before, **changes)
-        environments = tuple(after if each.number == before.number else each for each in self.environments)
+        environments = tuple(
+            after if environment.number == before.number else environment for environment in self.environments
+        )
         return replace(self, environments=environments), after
 
     # To and from the file.
@@ -349,7 +375,7 @@ class Manifest:
         return manifest
 
     def _check(self, table: Table) -> None:
-        numbers = [each.number for each in self.environments]
+        numbers = [environment.number for environment in self.environments]
         for n, number in enumerate(numbers):
             if number in numbers[:n]:
                 raise table.tables("environment")[n].wrong("number", f"{number} is there twice")
@@ -386,7 +412,9 @@ def _with_new(manifest: Manifest, new: Environment) -> Manifest:
 
 
 def _free_name(manifest: Manifest, name: str) -> str:
-    taken = {each.name for each in manifest.environments if each.state is not State.REMOVED}
+    taken = {
+        environment.name for environment in manifest.environments if environment.state is not State.REMOVED
+    }
     return f"{name}-{manifest.next_number}" if name in taken else name
 
 
@@ -418,4 +446,4 @@ def _lines(table: Mapping[str, Any], *, at: str) -> Iterator[str]:
 
 
 def _is_tables(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(each, Mapping) for each in value)
+    return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)

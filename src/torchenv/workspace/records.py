@@ -175,8 +175,8 @@ class Environment:
         return cls(
             number=table.get("number", int),
             name=parse_environment_name(table, "name"),
-            kind=EnvironmentKind(table.one_of("kind", [each.value for each in EnvironmentKind])),
-            state=State(table.one_of("state", [each.value for each in State])),
+            kind=EnvironmentKind(table.one_of("kind", [item.value for item in EnvironmentKind])),
+            state=State(table.one_of("state", [item.value for item in State])),
             path=table.get("path", str),
             python=BasePython(
                 python.get("version", str), python.get("path", str), python.get("digest", str, None)
@@ -339,7 +339,7 @@ def _key(name: str) -> str:
 
 
 def to_keys(value: Any) -> dict[str, Any]:
-    known = {each.name: getattr(value, each.name) for each in fields(value) if each.name != "more"}
+    known = {item.name: getattr(value, item.name) for item in fields(value) if item.name != "more"}
     given = {name: each for name, each in known.items() if each is not None and each not in ((), {})}
     return {_key(name): _bare(each) for name, each in given.items()} | dict(getattr(value, "more", {}))
 
@@ -349,7 +349,7 @@ def _bare(value: Any) -> Any:
         case Enum():
             return value.value
         case tuple():
-            return [_bare(each) for each in value]
+            return [_bare(item) for item in value]
         case Mapping():
             return {str(key): each for key, each in value.items()}
         case _ if is_dataclass(value):
@@ -363,7 +363,7 @@ def _strip_times(value: Any) -> Any:
         case datetime():
             return value.isoformat().replace("+00:00", "Z")
         case list():
-            return [_strip_times(each) for each in value]
+            return [_strip_times(item) for item in value]
         case dict():
             return {key: _strip_times(each) for key, each in value.items()}
         case _:
@@ -371,7 +371,7 @@ def _strip_times(value: Any) -> Any:
 
 
 def unknown_keys(table: Table, kind: type, *known: str) -> More:
-    names = {*known, *(_key(each.name) for each in fields(kind))}
+    names = {*known, *(_key(item.name) for item in fields(kind))}
     return {key: value for key, value in table.raw().items() if key not in names}
 
 

@@ -90,7 +90,7 @@ def features(facts: Facts) -> tuple[list[str], list[Global]]:
     """Return the codes of the features in one `.metadata`, and the names that no release writes."""
     known = rules()
     passed = {GETATTR} if known.takes_members_alone(facts.walked) else set()
-    codes, foreign = known.of_names((each for each in facts.globals if each not in passed), "dcp")
+    codes, foreign = known.of_names((item for item in facts.globals if item not in passed), "dcp")
     if facts.states.six:
         codes.append("dcp-strides")
     if facts.states.others:

@@ -144,7 +144,7 @@ def _whole(value: Any) -> Shape | None:
     """Return a short list of whole numbers that are not negative, or None for anything else."""
     if not isinstance(value, list) or len(value) > _MOST_DIMENSIONS:
         return None
-    fits = all(type(each) is int and 0 <= each < 1 << 63 for each in value)
+    fits = all(type(item) is int and 0 <= item < 1 << 63 for item in value)
     return tuple(value) if fits else None
 
 

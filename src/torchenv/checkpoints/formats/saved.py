@@ -41,7 +41,7 @@ def inspect_zip(tree: Tree, name: str, size: int) -> Checkpoint:
         members = archive.members
         if "archive_format" in members or "serialized_exported_program.json" in members:
             return _describe_exported(tree, size, archive)
-        script = "constants.pkl" in members or any(each.startswith("code/") for each in members)
+        script = "constants.pkl" in members or any(member.startswith("code/") for member in members)
         form: Format = "torchscript" if script else "torch-zip"
         if "data.pkl" not in members:
             return _describe_damaged(tree, size, "unknown", "not-torch", "an archive without data.pkl")
@@ -223,7 +223,7 @@ def _describe_save(
         state=state,
         problems=tuple(problems),
         reader=rules().reader(codes, allow=rules().needs_allowed(names), packages=_find_packages(names)),
-        tensors=sum(walked.calls.get(each, 0) for each in _TENSORS),
+        tensors=sum(walked.calls.get(item, 0) for item in _TENSORS),
         bytes=size,
         foreign=tuple(map(str, foreign[:_NAMED])),
     )
@@ -271,7 +271,7 @@ def _storages(stored: list[Any]) -> dict[str, int]:
 
 def _describe_exported(tree: Tree, size: int, archive: _Archive) -> Checkpoint:
     names = ("models/model.json", "serialized_exported_program.json")
-    name = next((each for each in names if each in archive.members), None)
+    name = next((name for name in names if name in archive.members), None)
     ranges: Range | None = None
     if name is not None:
         # "schema_version": {"major": 8, "minor": 20}, …, "torch_version": "2.15.0+cu132"

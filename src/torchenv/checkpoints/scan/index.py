@@ -82,7 +82,7 @@ class ScanIndex:
             path=address,
             format=found.format,
             state=found.state,
-            problems=tuple(CheckpointNote(*each) for each in found.problems),
+            problems=tuple(CheckpointNote(*problem) for problem in found.problems),
             reader=self.readers[found.reader],
             tensors=found.tensors,
             bytes=found.bytes,
@@ -119,10 +119,12 @@ class ScanIndex:
             document = json.loads(text)
             if document["schema"] != SCHEMA or document["made-by"] != maker():
                 return None
-            readers = [_reader(each) for each in document["readers"]]
+            readers = [_reader(item) for item in document["readers"]]
             roots = {
                 root: {
-                    address: ScannedFolder(Folder(changed, files, folders), [Found(*each) for each in found])
+                    address: ScannedFolder(
+                        Folder(changed, files, folders), [Found(*found_item) for found_item in found]
+                    )
                     for address, (changed, files, folders, found) in seen.items()
                 }
                 for root, seen in document["roots"].items()

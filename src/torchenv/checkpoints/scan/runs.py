@@ -38,7 +38,7 @@ class Part(NamedTuple):
         """When the newest of its files was changed, in nanoseconds; 0 where the place tells no times."""
         name = self.found.name
         files = self.seen.folder.files
-        return files[name][1] if name in files else max((each[1] for each in files.values()), default=0)
+        return files[name][1] if name in files else max((file[1] for file in files.values()), default=0)
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class Judge:
         self._system = system
         self._known: dict[tuple[int, int], Verdict] = {}
         self._copies: dict[tuple[int, int], bool] = {}
-        self.environments = tuple(each for each in environments if each.on_disk)
+        self.environments = tuple(environment for environment in environments if environment.on_disk)
 
     def reader(self, found: Found) -> Reader:
         """Return what is known of a checkpoint's readers."""
@@ -238,7 +238,9 @@ def run_line(run: Saves, judge: Judge) -> Run:
         newest_readable=readable,
         needs=_needs(newest, judge) if newest else None,
         downgrades_for=tuple(
-            each.number for each in judge.environments if newest and judge.of_copy(newest, each)
+            environment.number
+            for environment in judge.environments
+            if newest and judge.of_copy(newest, environment)
         ),
         broken=tuple(broken[-_NAMED:]),
         unknown_for=tuple(
@@ -254,4 +256,4 @@ def _needs(save: Save, judge: Judge) -> str | None:
     from packaging.version import Version
 
     oldest = [judge.reader(part.found).torch.oldest for part in save.parts]
-    return max((each for each in oldest if each), key=Version, default=None)
+    return max((item for item in oldest if item), key=Version, default=None)

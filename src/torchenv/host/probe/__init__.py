@@ -25,11 +25,11 @@ def probe(sources: Sources, *, project: Path | None, now: datetime, named: Path 
     """
     look = Look(sources)
     environments.look(look, project)
-    programs = [each.look(look) for each in (system, pci, nvidia, amd, intel)]
+    programs = [item.look(look) for item in (system, pci, nvidia, amd, intel)]
     programs.append(pythons.look(look, named))
-    look.run({source: command for each in programs for source, command in each.items()})
-    again = [each.look_again(look) for each in (system, nvidia, pythons)]
-    look.run({source: command for each in again for source, command in each.items()})
+    look.run({source: command for program in programs for source, command in program.items()})
+    again = [python.look_again(look) for python in (system, nvidia, pythons)]
+    look.run({source: command for item in again for source, command in item.items()})
     environments.look_again(look)
     captured = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return _understand(SeenEvidence(mask_evidence(look.gathered.values())), captured)

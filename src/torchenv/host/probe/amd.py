@@ -55,11 +55,11 @@ def understand(seen: SeenEvidence, nvidia: Nvidia, *, wsl: bool) -> tuple[Amd, t
     """Make one answer of everything that was seen; under WSL no file of the kernel tells of a GPU."""
     kernel = _kernel(seen)
     told = _read_tools(seen)
-    problems = [each for each in (_permission(seen), _override(seen, kernel, told)) if each]
+    problems = [item for item in (_permission(seen), _override(seen, kernel, told)) if item]
     agents = _add_names(kernel, told) if kernel else told
     if not kernel and seen.variable(OVERRIDE):
         # Only the kernel knows better than the variable.
-        agents = tuple(replace(each, gfx=None) for each in agents)
+        agents = tuple(replace(agent, gfx=None) for agent in agents)
     if not agents:
         return _without_driver(seen, nvidia, problems, wsl=wsl)
     integrated = pci.list_amd_integrated_gfx()
@@ -143,7 +143,7 @@ def parse_amd_smi_list(text: str) -> tuple[int, ...]:
     # [{"gpu": 0, "bdf": "0000:c1:00.0", "kfd_id": 45412, "node_id": 1, "partition_id": 0}]
     try:
         listed = json.loads(text)
-        return tuple(each["node_id"] for each in listed)
+        return tuple(item["node_id"] for item in listed)
     except (ValueError, RecursionError, KeyError, TypeError):
         return ()
 
@@ -158,11 +158,11 @@ def _tool(look: Look, source: str) -> Command:
 
 def _kernel(seen: SeenEvidence) -> tuple[Agent, ...]:
     nodes = sorted(
-        (each for each in seen.starting(f"{NODES}/") if each.outcome == "read"),
-        key=lambda each: int(re.sub(r"\D", "", each.source.removeprefix(NODES)) or 0),
+        (item for item in seen.starting(f"{NODES}/") if item.outcome == "read"),
+        key=lambda item: int(re.sub(r"\D", "", item.source.removeprefix(NODES)) or 0),
     )
-    agents = (parse_properties(each.text) for each in nodes)
-    return tuple(each for each in agents if each is not None)
+    agents = (parse_properties(node.text) for node in nodes)
+    return tuple(agent for agent in agents if agent is not None)
 
 
 def _read_tools(seen: SeenEvidence) -> tuple[Agent, ...]:
@@ -195,11 +195,11 @@ def _permission(seen: SeenEvidence) -> Problem | None:
 def _override(seen: SeenEvidence, kernel: Sequence[Agent], told: Sequence[Agent]) -> Problem | None:
     value = seen.variable(OVERRIDE)
     pretended = parse_override(value) if value else None
-    if pretended is None or (kernel and all(each.gfx == pretended for each in kernel)):
+    if pretended is None or (kernel and all(item.gfx == pretended for item in kernel)):
         return None
     setting = f"{OVERRIDE}={value}"
     if kernel:
-        real = ", ".join(dict.fromkeys(each.gfx or "unknown" for each in kernel))
+        real = ", ".join(dict.fromkeys(item.gfx or "unknown" for item in kernel))
         message = f"{setting} makes ROCm see {pretended} where the kernel names {real}; {real} counts"
     elif told:
         message = f"{setting} makes ROCm see {pretended}; what the GPU really is cannot be read here"

@@ -40,7 +40,7 @@ def ask_torch(host: Host, run: Runner) -> Host:
 
     The active one is asked first. Its answer is kept as evidence.
     """
-    for environment in sorted(host.environments, key=lambda each: not each.active):
+    for environment in sorted(host.environments, key=lambda environment: not environment.active):
         python = _interpreter(environment)
         if python is None:
             continue
@@ -99,10 +99,12 @@ def parse(answer: Completed) -> TorchSays:
 
 def fill_capabilities(devices: tuple[NvidiaDevice, ...], says: TorchSays) -> tuple[NvidiaDevice, ...]:
     """Fill in capabilities that are unknown, for devices that torch calls by the same name."""
-    known = {each.name: each.compute_capability for each in says.devices}
+    known = {device.name: device.compute_capability for device in says.devices}
     return tuple(
-        replace(each, compute_capability=known.get(each.name)) if each.compute_capability is None else each
-        for each in devices
+        replace(device, compute_capability=known.get(device.name))
+        if device.compute_capability is None
+        else device
+        for device in devices
     )
 
 
@@ -113,12 +115,12 @@ def _devices(answer: Completed) -> tuple[TorchDevice, ...]:
         devices = json.loads(last)["devices"] if answer.code == 0 else ()
         return tuple(
             TorchDevice(
-                index=each["index"],
-                name=each["name"],
-                compute_capability=Capability.parse(each["compute_capability"] or ""),
-                gfx=each["gfx"],
+                index=device["index"],
+                name=device["name"],
+                compute_capability=Capability.parse(device["compute_capability"] or ""),
+                gfx=device["gfx"],
             )
-            for each in devices
+            for device in devices
         )
     except (ValueError, KeyError, TypeError):
         return ()

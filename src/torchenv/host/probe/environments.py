@@ -74,7 +74,7 @@ def understand(seen: SeenEvidence) -> tuple[tuple[SeenEnvironment, ...], tuple[P
     environments = tuple(replace(each, active=number == in_use) for number, (_, each) in enumerate(found))
     base = next((each.path for why, each in found if why == "conda base"), None)
     if base is not None:
-        active = next(each.path for each in environments if each.active)
+        active = next(environment.path for environment in environments if environment.active)
         rest = "" if active == base else f"; the environment in use is {active}"
         message = f"conda's base environment {base} is active in this shell and is not touched{rest}"
         problems.append(Problem("conda-base-active", "CONDA_PREFIX", message))

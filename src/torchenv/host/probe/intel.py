@@ -33,9 +33,9 @@ def look(look: Look) -> dict[str, Command]:
 def understand(seen: SeenEvidence) -> tuple[Intel, tuple[Problem, ...]]:
     """Make one answer of everything that was seen; a display device needs no driver to be seen."""
     told = parse_xpu_smi(seen.read_output(XPU_SMI))
-    names = {each.slot: each.name for each in told}
+    names = {display.slot: display.name for display in told}
     on_bus = pci.displays(seen, pci.INTEL)
-    seen_by_tool = tuple(pci.Display(each.slot, pci.INTEL, each.device) for each in told)
+    seen_by_tool = tuple(pci.Display(display.slot, pci.INTEL, display.device) for display in told)
     displays = on_bus or seen_by_tool
     if not displays:
         return _without_card(seen)
@@ -75,12 +75,12 @@ def parse_xpu_smi(text: str) -> tuple[Discovered, ...]:
     found = json_object(text).get("device_list")
     return tuple(
         Discovered(
-            str(each.get("device_name", "Intel GPU")),
-            str(each.get("pci_device_id", "")).removeprefix("0x").lower().zfill(4),
-            str(each.get("pci_bdf_address", "")),
+            str(found_item.get("device_name", "Intel GPU")),
+            str(found_item.get("pci_device_id", "")).removeprefix("0x").lower().zfill(4),
+            str(found_item.get("pci_bdf_address", "")),
         )
-        for each in (found if isinstance(found, list) else ())
-        if isinstance(each, dict)
+        for found_item in (found if isinstance(found, list) else ())
+        if isinstance(found_item, dict)
     )
 
 
@@ -99,9 +99,9 @@ def _mask(
     value = seen.variable("ZE_AFFINITY_MASK")
     # 0.1 is the second tile of the first card.
     cards = None if value is None else re.sub(r"\.\d+", "", value)
-    named = [visible.Named(label=f"GPU {each.index} ({each.name})") for each in devices]
+    named = [visible.Named(label=f"GPU {device.index} ({device.name})") for device in devices]
     ordered = seen.variable("ZE_ENABLE_PCI_ID_DEVICE_ORDER") == "1"
-    alike = len({each.name for each in devices}) == 1
+    alike = len({device.name for device in devices}) == 1
     answer = visible.apply("ZE_AFFINITY_MASK", cards, named, numbered=ordered or alike)
     shown = tuple(replace(each, visible=left) for each, left in zip(devices, answer.visible, strict=True))
     return shown, answer.problem

@@ -26,7 +26,7 @@ WSL_LIBRARIES = "/usr/lib/wsl/lib"
 WSL_TOOL = f"{WSL_LIBRARIES}/nvidia-smi"
 
 LIBRARIES, NVML, LIBCUDA = "NVML and libcuda", "NVML", "libcuda"
-QUERY, OLD_QUERY = (" ".join(nvidia_smi.query(each)) for each in (nvidia_smi.QUERY, nvidia_smi.OLD_QUERY))
+QUERY, OLD_QUERY = (" ".join(nvidia_smi.query(item)) for item in (nvidia_smi.QUERY, nvidia_smi.OLD_QUERY))
 XML, SCREEN, LIST = "nvidia-smi -q -x", "nvidia-smi", "nvidia-smi -L"
 
 # What the child says on the other stream, before it asks what may never answer.
@@ -186,7 +186,7 @@ def _driver(seen: SeenEvidence) -> tuple[WrittenVersion | None, Problem | None]:
 
 def _queries(seen: SeenEvidence) -> tuple[str, ...]:
     # Another torchenv may have asked for other fields: the text says which they are.
-    return tuple(each.source for each in seen.starting("nvidia-smi --query-gpu"))
+    return tuple(item.source for item in seen.starting("nvidia-smi --query-gpu"))
 
 
 def _choose_source(seen: SeenEvidence) -> tuple[_Known, ...]:
@@ -251,7 +251,7 @@ def _find_lost(seen: SeenEvidence) -> Problem | None:
 
 
 def _files(seen: SeenEvidence) -> tuple[_Known, ...]:
-    files = [each.text for each in seen.starting(f"{GPU_FILES}/") if each.outcome == "read"]
+    files = [item.text for item in seen.starting(f"{GPU_FILES}/") if item.outcome == "read"]
     return tuple(_file(number, text) for number, text in enumerate(files))
 
 
@@ -361,10 +361,12 @@ def _explain_idle_tool(problem: Problem) -> Problem:
 
 def _mask(seen: SeenEvidence, devices: tuple[_Known, ...]) -> tuple[tuple[NvidiaDevice, ...], Problem | None]:
     named = [
-        visible.Named(label=f"GPU {each.device.index} ({each.name})", uuid=each.uuid, parts=each.parts)
-        for each in devices
+        visible.Named(
+            label=f"GPU {device.device.index} ({device.name})", uuid=device.uuid, parts=device.parts
+        )
+        for device in devices
     ]
-    alike = len({(each.name, each.device.compute_capability) for each in devices}) == 1
+    alike = len({(device.name, device.device.compute_capability) for device in devices}) == 1
     answer = visible.apply(
         "CUDA_VISIBLE_DEVICES",
         seen.variable("CUDA_VISIBLE_DEVICES"),

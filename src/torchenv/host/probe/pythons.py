@@ -53,7 +53,7 @@ def look(look: Look, named: Path | None = None) -> dict[str, Command]:
 
 def look_again(look: Look) -> dict[str, Command]:
     """Ask the interpreters that Windows' launcher knows and nothing else led to."""
-    asked = {each.source.removeprefix(SOURCE).lower() for each in look.gathered.starting(SOURCE)}
+    asked = {item.source.removeprefix(SOURCE).lower() for item in look.gathered.starting(SOURCE)}
     listed = parse_launcher(look.gathered.read_output(LAUNCHER))
     return {f"{SOURCE}{path}": _question(path) for path in listed if path.lower() not in asked}
 
@@ -70,13 +70,13 @@ def understand(seen: SeenEvidence) -> tuple[tuple[Interpreter, ...], tuple[Probl
             problems.append(Problem("interpreter-broken", path, f"skipping {path}: {why}"))
         else:
             found.append(answer.interpreter)
-    return tuple(sorted(found, key=lambda each: each.conda)), tuple(problems)
+    return tuple(sorted(found, key=lambda found_item: found_item.conda)), tuple(problems)
 
 
 def answers(seen: SeenEvidence) -> tuple[Answer, ...]:
     """Return the interpreters that answered, in the order in which they were found."""
-    found = (parse_answer(each.source.removeprefix(SOURCE), each.text) for each in seen.starting(SOURCE))
-    return tuple(each for each in found if each is not None)
+    found = (parse_answer(item.source.removeprefix(SOURCE), item.text) for item in seen.starting(SOURCE))
+    return tuple(found_item for found_item in found if found_item is not None)
 
 
 def parse_answer(path: str, text: str) -> Answer | None:
@@ -120,7 +120,7 @@ def first_on_path(sources: Sources) -> Path | None:
 def venv_of(python: Path) -> Path | None:
     """Return the venv that an interpreter belongs to, as it says itself."""
     inside = (python.parent, python.parent.parent)
-    return next((each for each in inside if (each / "pyvenv.cfg").is_file()), None)
+    return next((item for item in inside if (item / "pyvenv.cfg").is_file()), None)
 
 
 def python_of(prefix: Path) -> Path:
@@ -143,10 +143,10 @@ def _candidates(sources: Sources) -> Iterator[Path]:
 
 
 def _path(sources: Sources) -> Iterator[Path]:
-    for each in dict.fromkeys(sources.variables.get("PATH", "").split(os.pathsep)):
+    for directory in dict.fromkeys(sources.variables.get("PATH", "").split(os.pathsep)):
         # A relative directory means something else in every project.
-        if each and Path(each).is_absolute():
-            yield Path(each)
+        if directory and Path(directory).is_absolute():
+            yield Path(directory)
 
 
 def _is_shims(directory: Path) -> bool:
@@ -164,7 +164,7 @@ def _is_apple_stub(sources: Sources, directory: Path) -> bool:
 def _list_named_pythons(directory: Path) -> list[Path]:
     """Return a directory's interpreters, the most exact name first: python3.12, python3, python."""
     try:
-        names = [each.name for each in os.scandir(directory) if _NAME.fullmatch(each.name)]
+        names = [item.name for item in os.scandir(directory) if _NAME.fullmatch(item.name)]
     except OSError:
         return []
     names.sort(key=len, reverse=True)
@@ -183,11 +183,11 @@ def _prefixes(sources: Sources) -> Iterator[Path]:
     home = Path(variables.get("HOME") or variables.get("USERPROFILE") or "/nonexistent")
     data = Path(variables.get("XDG_DATA_HOME") or home / ".local/share")
     pyenv = [Path(variables["PYENV_ROOT"])] if variables.get("PYENV_ROOT") else [home / ".pyenv"]
-    shims = [each.parent for each in _path(sources) if _is_shims(each)]
+    shims = [item.parent for item in _path(sources) if _is_shims(item)]
     parents = [
         Path(variables.get("UV_PYTHON_INSTALL_DIR") or data / "uv/python"),
         Path(variables.get("APPDATA") or home) / "uv/python",
-        *(each / "versions" for each in (*pyenv, *shims)),
+        *(shim / "versions" for shim in (*pyenv, *shims)),
         home / ".asdf/installs/python",
         data / "mise/installs/python",
         Path("/Library/Frameworks/Python.framework/Versions"),
@@ -205,4 +205,4 @@ def _prefixes(sources: Sources) -> Iterator[Path]:
         listed = (home / ".conda/environments.txt").read_text(encoding="utf-8").splitlines()
     except OSError:
         return
-    yield from (Path(each.strip()) for each in listed if each.strip())
+    yield from (Path(item.strip()) for item in listed if item.strip())

@@ -64,7 +64,7 @@ class SeenEvidence(Mapping[str, Evidence]):
     """Evidence by its source: all that the second half of the probe, which understands, is given."""
 
     def __init__(self, evidence: Iterable[Evidence]) -> None:
-        self._by_source = {each.source: each for each in evidence}
+        self._by_source = {item.source: item for item in evidence}
 
     def __getitem__(self, source: str) -> Evidence:
         return self._by_source[source]
@@ -144,7 +144,7 @@ class Look:
     def within(self, path: str) -> tuple[str, ...]:
         """List the names in a directory of the machine."""
         try:
-            names = tuple(sorted(each.name for each in self.sources.path(path).iterdir()))
+            names = tuple(sorted(item.name for item in self.sources.path(path).iterdir()))
         except (FileNotFoundError, NotADirectoryError):
             self.keep(Evidence(path, "absent"))
         except OSError as error:
@@ -189,7 +189,7 @@ def json_strings(text: str | None) -> Mapping[str, str]:
 
 
 def _outcome(answer: Completed) -> tuple[str, str]:
-    printed = "\n".join(each.rstrip() for each in (answer.out, answer.err) if each.strip())
+    printed = "\n".join(item.rstrip() for item in (answer.out, answer.err) if item.strip())
     match answer.end:
         case End.NOT_FOUND:
             return "absent", ""

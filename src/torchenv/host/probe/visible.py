@@ -74,6 +74,6 @@ def _position(word: str, devices: Sequence[Named]) -> int | None:
     found = [
         position
         for position, device in enumerate(devices)
-        if any(each.lower().startswith(name) for each in (device.uuid or "", *device.parts))
+        if any(part.lower().startswith(name) for part in (device.uuid or "", *device.parts))
     ]
     return found[0] if len(found) == 1 else None
