@@ -91,14 +91,6 @@ def section(name: str, own: Path | None = None) -> Table:
     return Table(lay_over(document.raw(), written.raw()), source)
 
 
-def catalogue_digest(own: Path | None = None) -> str:
-    """Return the digest of what `catalogue` would read, `sha256:…`, without understanding it."""
-    from hashlib import sha256
-
-    content = CATALOGUE.read_bytes() + (_read(own).encode() if own is not None else b"")
-    return f"sha256:{sha256(content).hexdigest()}"
-
-
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")

@@ -240,10 +240,6 @@ class Manifest:
         proofs = (*new.proofs, proof) if proof else new.proofs
         return self._change(new, state=State.READY, lock=lock, fingerprint=fingerprint, proofs=proofs)
 
-    def record_base(self, number: int, python: BasePython) -> Manifest:
-        """Record the interpreter that an environment came to stand on."""
-        return self._change(self.number(number), python=python)[0]
-
     def record_check(self, number: int, proof: Proof) -> Manifest:
         """Record a run of the smoke commands, which proves an environment or shows that it fails."""
         before = self.number(number)
