@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,10 @@ from tests.support.world import world
 from torchenv.installers import LockRequest
 from torchenv.installers.uv import Uv, uv_program
 from torchenv.system.process import Programs
+
+if hasattr(signal, "SIGHUP"):
+    # Under nohup it is ignored, and every program that a test starts would ignore it too.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 

@@ -134,3 +134,22 @@ def test_the_advice_knows_the_active_environment_and_counts_in_words(project: Te
     assert not [reason for reason in said["reasons"] if "no environment is active" in reason]
     found = {finding["subject"]: finding["found"] for finding in said["findings"]}
     assert found["code"] == "0 errors, 0 warnings, 0 notes"
+
+
+def test_taking_an_upgrade_back_keeps_what_was_there_before_it(project: Terminal) -> None:
+    assert project.type("create", "2.15", "--backend", "cpu").code == 0
+    there = project.type("list", "--json").json["environments"]
+    assert len(there) == 2
+    ended = project.type("upgrade", "--until", "create")
+    assert (ended.code, "which is built already" in ended.err) == (0, True), ended.err
+    ended = project.type("upgrade", "--abort")
+    assert (ended.code, "stays: it was there before the upgrade" in ended.err) == (0, True), ended.err
+    assert project.type("list", "--json").json["environments"] == there
+
+
+def test_taking_an_upgrade_back_removes_what_it_built_and_says_so(project: Terminal) -> None:
+    assert project.type("upgrade", "--until", "create").code == 0
+    ended = project.type("upgrade", "--abort")
+    assert (ended.code, "removed environment 2 (" in ended.err) == (0, True), ended.err
+    states = [environment["state"] for environment in project.type("list", "--json").json["environments"]]
+    assert states == ["ready", "removed"]

@@ -268,7 +268,13 @@ def _create(journal: Journal, session: Session) -> Journal:
     old = next((one for one in manifest.environments if one.number == journal.old), None)
     plan = _make_plan(journal.requested, gather_known(session), session)
     made = find_made(manifest, plan, old)
-    if made is None:
+    if journal.first is None:
+        # Written before anything is built: what is numbered lower was there, whoever stops this.
+        journal = replace(journal, first=manifest.next_number)
+        _record(journal, session)
+    if made is not None:
+        session.output.say(f"using environment {made}, which is built already")
+    else:
         like = str(old.number) if old is not None else None
         create(CreateFlags(_choose(journal.requested), like, (), use=False, dry_run=False), _quiet(session))
         made = find_made(session.store.read(), plan, old)
@@ -361,9 +367,10 @@ def _abort(session: Session) -> int:
     manifest = session.store.read()
     if journal.old is not None and manifest.current == journal.new:
         use(UseFlags(str(journal.old), force=True), _quiet(session))
-    if journal.new is not None and any(
-        one.number == journal.new and one.on_disk for one in manifest.environments
-    ):
+    new = next((one for one in manifest.environments if one.number == journal.new and one.on_disk), None)
+    if new is not None and not journal.has_built:
+        session.output.say(f"environment {new} stays: it was there before the upgrade")
+    elif new is not None:
         remove(
             [str(journal.new)],
             session.store,
@@ -371,6 +378,7 @@ def _abort(session: Session) -> int:
             irreplaceable=explain_irreplaceable(session, force=True),
             force=True,
         )
+        session.output.say(f"removed environment {new}; its lock file stays")
     with session.store.hold("torchenv upgrade --abort"):
         session.store.delete_journal()
     session.output.say("the upgrade was taken back")

@@ -19,16 +19,23 @@ STEPS: tuple[Step, ...] = get_args(Step)
 class Journal:
     """One upgrade: what was asked for, from which environment to which, and the steps that are done.
 
-    `old` is None where no environment was active, `new` until the new one is built. `kept` are the lifeboats
-    that the upgrade made. `started` is in UTC.
+    `old` is None where no environment was active, `new` until the new one is built. Environments numbered
+    `first` and higher are the upgrade's own; one that was there before is used, and stays when the upgrade is
+    taken back. `kept` are the lifeboats that the upgrade made. `started` is in UTC.
     """
 
     requested: str
     started: datetime
     old: int | None = None
     new: int | None = None
+    first: int | None = None
     done: tuple[Step, ...] = ()
     kept: tuple[str, ...] = ()
+
+    @property
+    def has_built(self) -> bool:
+        """Whether the upgrade itself built the new environment."""
+        return self.new is not None and self.first is not None and self.new >= self.first
 
     @property
     def next(self) -> Step | None:
