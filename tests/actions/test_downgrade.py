@@ -75,6 +75,20 @@ def test_a_second_save_to_the_same_path_leaves_the_copy_as_it_is(tmp_path: Path)
     assert not {inode(path) for path in source.iterdir()} & {inode(path) for path in copy.iterdir()}
 
 
+@pytest.mark.parametrize("name", ["optimizer", "rng_state.bin"])
+def test_a_link_that_the_copy_would_leave_out_is_named(tmp_path: Path, name: str) -> None:
+    source = save(tmp_path / "a" / "step-200", "dcp-2.15.0")
+    (tmp_path / "big" / "optimizer").mkdir(parents=True)
+    (tmp_path / "big" / "rng_state.bin").write_bytes(b"state")
+    (source / name).symlink_to(tmp_path / "big" / name)
+
+    with pytest.raises(InputError) as caught:
+        copied(source)
+
+    assert caught.value.message.startswith(f"`{source / name}` is a link to a directory")
+    assert not (tmp_path / "a-for-2.14").exists()
+
+
 def test_without_room_for_a_copy_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = save(tmp_path / "a" / "step-200", "dcp-2.15.0")
     monkeypatch.setattr("torchenv.storage.local.clone", lambda *_: False)

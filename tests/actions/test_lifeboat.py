@@ -91,6 +91,42 @@ def test_a_kept_checkpoint_that_is_gone_is_missing(workspace: Workspace) -> None
     assert changes(workspace) == (KeptChange("runs/a/step-100", "", "missing"),)
 
 
+@pytest.mark.parametrize("copy", [False, True])
+@pytest.mark.parametrize("name", ["optimizer", "rng_state.bin", "gone"])
+def test_a_link_that_a_copy_would_leave_out_is_named_and_nothing_is_kept(
+    workspace: Workspace, tmp_path: Path, name: str, *, copy: bool
+) -> None:
+    path = save(workspace.directory / "runs" / "a" / "step-100", "dcp-2.14.1")
+    (tmp_path / "big" / "optimizer").mkdir(parents=True)
+    (tmp_path / "big" / "rng_state.bin").write_bytes(b"state")
+    (path / name).symlink_to(tmp_path / "big" / name)
+
+    with pytest.raises(InputError) as caught:
+        kept(workspace, path, copy=copy)
+
+    said = f"`{path / name}` is a link to a directory, or to what is missing or outside the checkpoint"
+    assert caught.value.message == said
+    assert caught.value.hint == "replace the link with a copy of what it points to, then run again"
+    assert workspace.store.read().kept == ()
+
+
+def test_a_part_that_became_a_link_is_no_unchanged_checkpoint(workspace: Workspace, tmp_path: Path) -> None:
+    path = save(workspace.directory / "runs" / "a" / "step-100", "dcp-2.14.1")
+    kept(workspace, path)
+    (path / "optimizer").symlink_to(tmp_path)
+    (change,) = changes(workspace)
+    assert change.path == "runs/a/step-100"
+    assert change.what.startswith(f"unreadable: `{path / 'optimizer'}` is a link")
+
+
+def test_a_link_to_a_file_of_the_same_checkpoint_is_kept_with_its_bytes(workspace: Workspace) -> None:
+    path = save(workspace.directory / "runs" / "a" / "step-100", "dcp-2.14.1")
+    (path / "same").symlink_to("__0_0.distcp")
+    keeping = kept(workspace, path, copy=True)
+    assert keeping.files == 3
+    assert changes(workspace) == ()
+
+
 def test_a_copy_in_the_workspace_outlives_the_original(workspace: Workspace) -> None:
     path = save(workspace.directory / "runs" / "a" / "step-100", "dcp-2.14.1")
     before = contents(path)

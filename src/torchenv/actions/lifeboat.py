@@ -296,6 +296,9 @@ def _changes(
     except OSError as error:
         yield KeptChange(shown, "", f"unreadable: {error.strerror or error}")
         return
+    except InputError as error:
+        yield KeptChange(shown, "", f"unreadable: {error.message}")
+        return
     if recorded and not now:
         yield KeptChange(shown, "", "missing")
         return

@@ -88,7 +88,10 @@ class Place(Protocol):
         """Return the files of a checkpoint below; no link that leads out of this place is followed."""
 
     def files(self) -> Mapping[str, int]:
-        """Return every file below by its name with `/` between the parts, and its size in bytes."""
+        """Return every file below by its name with `/` between the parts, and its size in bytes.
+
+        Raises `InputError` for a link that leads to a directory or out of this place: nothing is left out.
+        """
 
     def modification_time(self) -> float:
         """Return when the newest of its files was changed, in seconds since 1970."""

@@ -61,6 +61,7 @@ class LocalPlace:
         return LocalTree(Path(address), self.path)
 
     def files(self) -> Mapping[str, int]:
+        """Return every file below; raises `InputError` for a link that a copy could not hold."""
         if not self.path.is_dir():
             return {self.path.name: self.path.stat().st_size}
         found = {}
@@ -70,7 +71,10 @@ class LocalPlace:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(Path(entry.path))
-                    elif (status := _plain_file(entry, self.path)) is not None:
+                    elif (status := _plain_file(entry, self.path)) is None:
+                        if entry.is_symlink():
+                            raise _refuse_link(Path(entry.path))
+                    else:
                         name = Path(entry.path).relative_to(self.path).as_posix()
                         found[name] = status.st_size
         return dict(sorted(found.items()))
@@ -224,6 +228,12 @@ def _plain_file(entry: os.DirEntry[str], root: Path) -> os.stat_result | None:
     except OSError:
         # A link in a circle, or into what may not be looked at, is a file for nobody.
         return None
+
+
+def _refuse_link(link: Path) -> InputError:
+    name = str(link) if str(link).isprintable() else ascii(str(link))
+    said = f"`{name}` is a link to a directory, or to what is missing or outside the checkpoint"
+    return InputError(said, hint="replace the link with a copy of what it points to, then run again")
 
 
 def _keep_times(origin: Path, path: Path) -> None:
