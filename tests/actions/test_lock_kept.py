@@ -119,6 +119,51 @@ def test_a_tie_that_cannot_be_read_stops_a_sync_with_the_remedy(pair: Project) -
     assert pair.run("sync").code == 0
 
 
+def make_foreign(pair: Project, target: str) -> str:
+    """Put the lock of another tool in the place of a target's, and return its text."""
+    text = pair.read(f"pylock.{target}.toml").replace('"torchenv"', '"uv"', 1)
+    pair.write(f"pylock.{target}.toml", text)
+    return text
+
+
+def test_the_lock_of_another_tool_is_not_replaced(pair: Project) -> None:
+    delete_tie(pair)
+    text = make_foreign(pair, "ada")
+    path = pair.directory / "pylock.ada.toml"
+    done = pair.run("lock")
+    assert (done.code, done.said.splitlines()) == (
+        2,
+        [
+            f"error: `{path}` was not made by torchenv and would be replaced",
+            f"hint: move it away with `mv {path} {path}.old`, or give the target another name",
+        ],
+    )
+    assert pair.read("pylock.ada.toml") == text
+    # Nor is it touched where another target alone is locked.
+    assert pair.run("lock", "ci").code == 0
+    assert pair.read("pylock.ada.toml") == text
+    path.rename(f"{path}.old")
+    assert pair.run("lock").code == 0
+
+
+def test_the_lock_of_another_tool_is_not_deleted_with_its_target(pair: Project) -> None:
+    text = make_foreign(pair, "ada")
+    pair.write("torchenv.toml", pair.read("torchenv.toml").replace('"ada"', '"bea"'))
+    done = pair.run("lock")
+    path = pair.directory / "pylock.ada.toml"
+    assert (done.code, done.said.splitlines()) == (
+        2,
+        [
+            f"error: `{path}` was not made by torchenv and would be deleted",
+            f"hint: move it away with `mv {path} {path}.old`",
+        ],
+    )
+    assert pair.read("pylock.ada.toml") == text
+    pair.change("pylock.ada.toml", '"uv"', '"torchenv"')
+    assert pair.run("lock").code == 0
+    assert not path.exists()
+
+
 @pytest.mark.parametrize("words", [(), ("--upgrade",), ("--upgrade", "lightning")])
 def test_a_file_that_was_replaced_is_refused_until_its_package_is_upgraded_by_name(
     pair: Project, words: tuple[str, ...]

@@ -67,6 +67,11 @@ class Locked:
         """The targets that have a lock in the end, made now or before."""
         return frozenset(target.name for target in self.set.targets if target.lock)
 
+    @property
+    def decided(self) -> frozenset[str]:
+        """The targets that were decided, now or before, with a lock or without."""
+        return frozenset(target.name for target in self.set.targets)
+
     def notes(self) -> Iterator[str]:
         """Describe what will not last: development builds vanish from their indexes."""
         for target, lock in self.locks.items():

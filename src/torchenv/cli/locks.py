@@ -142,6 +142,7 @@ def _lock(project: Project, flags: LockFlags, session: Session) -> int:
     from torchenv.actions.lock import write
     from torchenv.system.disk import Disk
 
+    _refuse_foreign_locks(project, frozenset(flags.targets))
     order = _order(project, flags.upgrade, session, builds=not flags.dry_run)
     order = replace(order, only=frozenset(flags.targets))
     locked = make_locks(order, session.make_installer(), session.output.say)
@@ -151,7 +152,9 @@ def _lock(project: Project, flags: LockFlags, session: Session) -> int:
         disk = Disk()
         if project.path is not None and project.text != read_text(project.path, "the profile"):
             disk.put(project.path, project.text)
-        removed = tuple(sorted(order.before.keys() - locked.kept))
+        # A target that was not decided now keeps the lock that it has.
+        undecided = {target.name for target in project.profile.targets} - locked.decided
+        removed = tuple(sorted(order.before.keys() - locked.kept - undecided))
         write(project.directory, locked, removed, disk)
     _show_locked(locked, dict(order.before), session, written=not flags.dry_run)
     # The others are locked and written; what is left is one failure, as if it had been the only target.
@@ -162,6 +165,34 @@ def _lock(project: Project, flags: LockFlags, session: Session) -> int:
         session.output.say(f"error: {error.message}")
         return error.exit_code
     return 0
+
+
+def _refuse_foreign_locks(project: Project, only: frozenset[str]) -> None:
+    """Refuse to replace or delete a lock that another tool made and that no lock of torchenv's was."""
+    from torchenv.lockfile.lockset import digest, is_own_lock, lock_file
+
+    tied: dict[str, str] = {}
+    # One that is damaged ties nothing, and is rebuilt.
+    with suppress(InputError):
+        found = project.lock_set
+        tied = {target.name: target.lock for target in found.targets if target.lock} if found else {}
+    wanted = {target.name for target in project.profile.targets}
+    # What is locked again was tied already, whoever edited it since; only what is deleted must be the same.
+    replaced = {name for name in wanted if not only or name in only} - tied.keys()
+    for name in sorted(replaced | (tied.keys() - wanted)):
+        held = project.content(lock_file(name))
+        if held is None or is_own_lock(held) or digest(held) == tied.get(name):
+            continue
+        import shlex
+
+        path = project.directory / lock_file(name)
+        change = "replaced" if name in wanted else "deleted"
+        moved = shlex.join(["mv", str(path), f"{path}.old"])
+        other = ", or give the target another name" if name in wanted else ""
+        raise InputError(
+            f"`{path}` was not made by torchenv and would be {change}",
+            hint=f"move it away with `{moved}`{other}",
+        )
 
 
 def _rewrite_to_mirror(project: Project, mirror_root: str, session: Session, *, written: bool) -> int:

@@ -151,6 +151,11 @@ def normalise(content: bytes) -> str:
     return text.replace("\r\n", "\n").rstrip() + "\n"
 
 
+def is_own_lock(content: bytes) -> bool:
+    """Return whether a lock says that torchenv made it, also one with the marks of a merge in it."""
+    return re.search(r"^created-by\s*=\s*[\"']torchenv[\"']", normalise(content), re.MULTILINE) is not None
+
+
 def read_wish(table: Table, asked: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Return what in a decoded `torchenv.toml` decides what is locked; the order of a list is no part of it.
 
