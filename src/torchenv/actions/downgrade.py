@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from torchenv.actions.pointers import point_to_copy
+from torchenv.actions.pointers import CopyPointer, point_to_copy
 from torchenv.checkpoints.downgrade import Downgraded
 from torchenv.checkpoints.formats.dcp import GLOBAL, RANK_LOCAL
 from torchenv.checkpoints.formats.inert import Damaged
@@ -90,6 +90,7 @@ class Copied:
     metadata: int = 0  # bytes that were written
     files: int = 0
     carried: frozenset[Transfer] = frozenset()
+    pointers: tuple[CopyPointer, ...] = ()
 
 
 def downgrade(
@@ -134,8 +135,6 @@ def downgrade(
             f"`{aim}` already exists and is no copy of `{source}` for torch {target.torch}", hint=hint
         )
     carried = write_copy(there, goal, sizes, rewritten, link=link, progress=progress)
-    if to is None:
-        point_to_copy(source, aim)
     return Copied(
         source=source,
         copy=aim,
@@ -143,6 +142,7 @@ def downgrade(
         metadata=sum(len(metadata.data) for metadata in rewritten.values()),
         files=len(sizes) - len(rewritten),
         carried=carried,
+        pointers=() if to else point_to_copy(source, aim),
     )
 
 

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from torchenv.actions.downgrade import find_parts, write_copy
-from torchenv.actions.pointers import point_to_copy
+from torchenv.actions.pointers import CopyPointer, point_to_copy
 from torchenv.actions.read_save import digest_save, find_reader, refuse_foreign
 from torchenv.actions.run import directory_of
 from torchenv.checkpoints.downgrade import Downgraded
@@ -40,6 +40,7 @@ class Repaired:
     added: tuple[str, ...]
     torch: str
     carried: frozenset[Transfer]
+    pointers: tuple[CopyPointer, ...] = ()
 
 
 def repair(
@@ -94,9 +95,14 @@ def repair(
         lacking = {*before.objects, *added} - {*after.objects}
         if before.tensors != after.tensors or (len(parts) == 1 and lacking):
             raise ToolFailed(f"the copy `{aim}` does not hold what its original holds")
-    if to is None:
-        point_to_copy(source, aim)
-    return Repaired(source=source, copy=aim, added=tuple(added), torch=after.torch, carried=carried)
+    return Repaired(
+        source=source,
+        copy=aim,
+        added=tuple(added),
+        torch=after.torch,
+        carried=carried,
+        pointers=() if to else point_to_copy(source, aim),
+    )
 
 
 def _lacks_key(because: tuple[CheckpointNote, ...]) -> bool:

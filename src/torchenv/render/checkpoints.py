@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torchenv.actions.downgrade import Copied
     from torchenv.actions.gate import Gate
     from torchenv.actions.lifeboat import Keeping, KeptChange
+    from torchenv.actions.pointers import CopyPointer
     from torchenv.actions.read_save import Converted, CopyProof
     from torchenv.actions.repair import Repaired
     from torchenv.checkpoints.contents import ContentsDiff, TensorForm
@@ -169,6 +170,7 @@ def describe_copied(
             lines.append(f"{copied.copy}: copied from {copied.source}; original unchanged; {size}")
             if Transfer.LINKED in copied.carried:
                 lines.append("  hard links are the same files: a program that writes into one changes both")
+            lines += _describe_pointers(copied.pointers)
         else:
             lines.append(f"{copied.source}: nothing to do, {copied.why}")
     lines += [f"not copied: {reason}" for reason in refused]
@@ -282,11 +284,23 @@ def encode_repaired(repaired: Repaired) -> dict[str, Any]:
 
 def describe_repaired(repaired: Repaired) -> str:
     """Describe the copy, and what it holds that its original lacks."""
-    return (
-        f"{repaired.copy}: copied from {repaired.source}; original unchanged\n"
-        f"  added: {some(repaired.added)}\n"
-        f"  every tensor compared in torch {repaired.torch}"
+    return "\n".join(
+        (
+            f"{repaired.copy}: copied from {repaired.source}; original unchanged",
+            f"  added: {some(repaired.added)}",
+            f"  every tensor compared in torch {repaired.torch}",
+            *_describe_pointers(repaired.pointers),
+        )
     )
+
+
+def _describe_pointers(pointers: Sequence[CopyPointer]) -> Iterator[str]:
+    for pointer in pointers:
+        content = f"names {make_printable(pointer.content)}" if pointer.content else "cannot be read as one"
+        if pointer.written:
+            yield f"  wrote {pointer.path}, which now {content}"
+        else:
+            yield f"  left {pointer.path} as it was: it {content}"
 
 
 def _scan_lines(scanned: Scanned, lines: Sequence[Run], now: datetime) -> Iterator[str]:
