@@ -37,7 +37,14 @@ class ToolFailed(TorchenvError):
 
 
 class IndexFailed(ToolFailed):
-    """An index does not answer, lets nobody in, or lacks something: mend the way to it, or name another."""
+    """An index does not answer, lets nobody in, or lacks something: mend the way to it, or name another.
+
+    `silent` is the address from which no answer came, where that is known.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, silent: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.silent = silent
 
 
 class IndexUnreachable(IndexFailed):
@@ -48,7 +55,7 @@ class IndexUnreachable(IndexFailed):
 
     def __init__(self, address: str, why: str, *, is_slow: bool = False) -> None:
         hint = "check the network and its proxy, or name a mirror with TORCHENV_TORCH_INDEX"
-        super().__init__(f"the index at {address} cannot be reached: {why}", hint=hint)
+        super().__init__(f"the index at {address} cannot be reached: {why}", hint=hint, silent=address)
         self.why = why
         self.is_slow = is_slow
 

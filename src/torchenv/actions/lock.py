@@ -224,7 +224,8 @@ def _lock_target(target: Target, plan: Plan, order: LockOrder, installer: Instal
     except TorchenvError as error:
         error.args = (f"target {target.name}: {error.message}",)
         error.message = error.args[0]
-        if build.index is not None and f"cannot reach {build.index}" in error.message:
+        silent = error.silent if isinstance(error, IndexFailed) else None
+        if build.index is not None and silent is not None and silent.startswith(build.index):
             error.hint = f'{error.hint}; a target with index = "packages" takes the package index\'s build'
         raise
     lost = [str(package) for package in settled if not package.is_same_version]

@@ -197,6 +197,7 @@ def _unreachable(said: str, asked: Sequence[str]) -> IndexFailed | None:
         f"cannot reach {unquote(url)}: {why or 'no answer'}{elsewhere}",
         hint="check the network and the proxy, or name a mirror with"
         " TORCHENV_TORCH_INDEX and TORCHENV_PACKAGE_INDEX",
+        silent=unquote(url),
     )
 
 
