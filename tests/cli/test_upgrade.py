@@ -120,6 +120,17 @@ def test_the_pin_leaves_the_rest_of_the_profile_as_it_is(tmp_path: Path) -> None
     )
 
 
+def test_the_pin_keeps_line_ends_and_the_link_to_the_profile(tmp_path: Path) -> None:
+    from torchenv.actions.upgrade import pin_profile
+
+    path, link = tmp_path / "shared.toml", tmp_path / "torchenv.toml"
+    path.write_bytes(b'schema = 1\r\n[torch]\r\nversion = "2.15"\r\n')
+    link.symlink_to(path)
+    pin_profile(link, "2.14", None)
+    assert link.is_symlink()
+    assert path.read_bytes() == b'schema = 1\r\n[torch]\r\nversion = "2.14"\r\n'
+
+
 def test_a_damaged_journal_is_said_and_begun_again(project: Terminal) -> None:
     (project.cwd / ".torchenv" / "upgrade.json").write_text("{}")
     ended = project.type("upgrade", "--until", "create")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from multiprocessing import get_context
 from pathlib import Path
 
-from torchenv.system.disk import Disk
+import pytest
+
+from torchenv.system.disk import Disk, replace_file, rewrite_text
 
 
 def put_again_and_again(path: Path) -> None:
@@ -19,3 +23,53 @@ def test_several_may_put_the_same_file_at_once(tmp_path: Path) -> None:
         pool.map(put_again_and_again, [path] * 4)
     assert path.read_text("utf-8") == "the same from all\n"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows limits no file's size")
+def test_a_write_that_fails_leaves_the_users_file_as_it_was(tmp_path: Path) -> None:
+    import resource
+
+    path = tmp_path / "host.json"
+    path.write_bytes(b"before\n")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            replace_file(path, b"after, and longer than there is room\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == b"before\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links and modes as on Unix")
+def test_a_file_is_replaced_where_a_link_leads_and_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    file, link = tmp_path / "shared" / "report.html", tmp_path / "report.html"
+    file.write_bytes(b"before\n")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    replace_file(link, b"after\n")
+    assert link.is_symlink()
+    assert file.read_bytes() == b"after\n"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    replace_file(Path(os.devnull), b"nowhere\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"a\r\nb\r\n", b"a\r\nc\r\n"),
+        (b"a\nb\n", b"a\nc\n"),
+        (b"\xef\xbb\xbfa\r\n", b"\xef\xbb\xbfa\r\nc\r\n"),
+        (None, b"a\nc\n"),
+    ],
+)
+def test_a_rewritten_text_keeps_its_line_ends_and_its_mark(
+    before: bytes | None, after: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / "torchenv.toml"
+    if before is not None:
+        path.write_bytes(before)
+    rewrite_text(path, "a\nc\n")
+    assert path.read_bytes() == after

@@ -9,6 +9,7 @@ from pathlib import Path
 from torchenv.errors import InputError
 from torchenv.plan import Outcome, Plan
 from torchenv.plan.advice import AT_BOUNDARY, UPGRADE
+from torchenv.system.disk import rewrite_text
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, Run
 
@@ -93,7 +94,7 @@ def pin_profile(path: Path, line: str, backend: str | None) -> None:
         document.setdefault("torch", tomlkit.table())["version"] = line
         if backend is not None:
             document.setdefault("backend", tomlkit.table())["only"] = [backend]
-        path.write_text(tomlkit.dumps(document), encoding="utf-8")
+        rewrite_text(path, tomlkit.dumps(document))
     except (OSError, TOMLKitError, TypeError, AttributeError, UnicodeDecodeError) as error:
         hint = f'write `version = "{line}"` below [torch] in it'
         raise InputError(f"`{path}` cannot be changed: {error}", hint=hint) from None

@@ -140,7 +140,7 @@ def _add_hosts(project: Project, files: list[str], session: Session) -> Project:
 def _lock(project: Project, flags: LockFlags, session: Session) -> int:
     from torchenv.actions.lock import lock as make_locks
     from torchenv.actions.lock import write
-    from torchenv.system.disk import Disk
+    from torchenv.system.disk import Disk, explain_refusals, rewrite_text
 
     _refuse_foreign_locks(project, frozenset(flags.targets))
     order = _order(project, flags.upgrade, session, builds=not flags.dry_run)
@@ -151,7 +151,8 @@ def _lock(project: Project, flags: LockFlags, session: Session) -> int:
     if not flags.dry_run:
         disk = Disk()
         if project.path is not None and project.text != read_text(project.path, "the profile"):
-            disk.put(project.path, project.text)
+            with explain_refusals(project.path):
+                rewrite_text(project.path, project.text)
         # A target that was not decided now keeps the lock that it has.
         undecided = {target.name for target in project.profile.targets} - locked.decided
         removed = tuple(sorted(order.before.keys() - locked.kept - undecided))

@@ -267,8 +267,10 @@ def read_text(path: Path, what: str = "the file") -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file that the user named; raises `InputError`."""
+    """Write a file that the user named, wholly or not at all; raises `InputError`."""
+    from torchenv.system.disk import replace_file
+
     try:
-        path.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+        replace_file(path, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from None

@@ -337,6 +337,46 @@ class PathLength(NamedTuple):
         return f"{self.root} + 1 + {self.longest} = {self.total} characters, of {self.limit}"
 
 
+def replace_file(path: Path, content: bytes) -> None:
+    """Put a file that the user named in place at once; raises `OSError`, after which the old one is there.
+
+    A link at `path` stays and what it leads to is replaced. The mode stays too; a device is written to.
+    """
+    path = Path(os.path.realpath(path))
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    before = path.stat() if path.exists() else None
+    if before is not None and not stat.S_ISREG(before.st_mode):
+        path.write_bytes(content)
+        return
+    if before is not None and not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    beside = path.with_name(f".torchenv-{os.getpid()}-{os.urandom(4).hex()}.new")
+    try:
+        with beside.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if before is not None:
+            beside.chmod(stat.S_IMODE(before.st_mode))
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+    # It is in place, also in a directory that this user may not list.
+    with suppress(OSError):
+        _settle(path.parent)
+
+
+def rewrite_text(path: Path, text: str) -> None:
+    """Put a changed text of the user's in place, with the line ends and the mark it had; raises `OSError`."""
+    before = path.read_bytes() if path.exists() else b""
+    mark = b"\xef\xbb\xbf" if before.startswith(b"\xef\xbb\xbf") else b""
+    content = text.encode("utf-8")
+    if b"\r\n" in before and before.count(b"\n") == before.count(b"\r\n"):
+        content = content.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+    replace_file(path, mark + content)
+
+
 @contextmanager
 def explain_refusals(path: Path) -> Iterator[None]:
     """Turn what the disk refuses into a `WorkspaceError` that names the place and the remedy."""
