@@ -142,13 +142,74 @@ def test_a_copy_in_the_workspace_outlives_the_original(workspace: Workspace) -> 
     assert changes(workspace) == (KeptChange("runs/a/step-100", "", "missing"),)
 
 
-def test_keeping_again_records_what_is_there_now(workspace: Workspace) -> None:
+@pytest.mark.parametrize("copy", [False, True])
+def test_changed_bytes_do_not_become_what_was_kept(workspace: Workspace, *, copy: bool) -> None:
     path = save(workspace.directory / "runs" / "a" / "step-100", "dcp-2.14.1")
-    kept(workspace, path)
+    first = kept(workspace, path, copy=copy).kept
     (path / "notes").write_text("a note")
+
+    with pytest.raises(NothingSuits) as caught:
+        kept(workspace, path)
+
+    assert caught.value.message == "`runs/a/step-100` has changed since it was kept: notes added"
+    assert caught.value.hint == (
+        "run `torchenv checkpoints verify runs/a/step-100`; to keep it as it is now, first run"
+        " `torchenv checkpoints keep --release runs/a/step-100`"
+    )
+    assert workspace.store.read().kept == (first,)
+
+    release(str(path), workspace.store)
     again = kept(workspace, path)
     assert workspace.store.read().kept == (again.kept,)
     assert changes(workspace) == ()
+
+
+def test_what_changed_is_refused_where_the_list_of_its_files_is_gone_too(workspace: Workspace) -> None:
+    path = save(workspace.directory / "runs" / "a" / "step-100", "dcp-2.14.1")
+    digest = kept(workspace, path).kept.digest or ""
+    workspace.store.lifeboat_path(digest).unlink()
+    assert kept(workspace, path).kept.digest == digest
+    workspace.store.lifeboat_path(digest).unlink()
+    (path / "notes").write_text("a note")
+    with pytest.raises(NothingSuits) as caught:
+        kept(workspace, path)
+    assert caught.value.message == "`runs/a/step-100` has changed since it was kept"
+
+
+def test_a_damaged_copy_is_made_anew_and_an_intact_one_is_left(workspace: Workspace) -> None:
+    path = save(workspace.directory / "runs" / "a" / "step-100", "dcp-2.14.1")
+    copied = kept(workspace, path, copy=True).kept.copy
+    assert copied is not None
+    release(str(path), workspace.store)
+    assert not kept(workspace, path, copy=True).carried
+
+    shard = workspace.directory / copied / "__0_0.distcp"
+    shard.write_bytes(shard.read_bytes()[:-1])
+    release(str(path), workspace.store)
+    again = kept(workspace, path, copy=True)
+
+    assert again.carried
+    assert again.kept.copy == copied
+    assert contents(workspace.directory / copied) == contents(path)
+    assert changes(workspace) == ()
+
+
+@pytest.mark.parametrize("inside", ["", "kept", "../step-100/a/b"])
+def test_no_copy_is_written_into_its_original(workspace: Workspace, inside: str) -> None:
+    path = save(workspace.directory / "runs" / "a" / "step-100", "dcp-2.14.1")
+    before = contents(path)
+    with pytest.raises(InputError) as caught:
+        keep(
+            str(path),
+            workspace.store,
+            copy=False,
+            copy_to=str(path / inside),
+            system="linux",
+            progress=lambda *_: None,
+        )
+    assert caught.value.message == f"a copy cannot be inside its original, `{path}`"
+    assert contents(path) == before
+    assert workspace.store.read().kept == ()
 
 
 def test_only_a_complete_checkpoint_can_be_kept(workspace: Workspace) -> None:

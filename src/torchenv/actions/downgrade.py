@@ -111,7 +111,7 @@ def downgrade(
     """
     there = place(source)
     aim = to or find_aim(source, target, name)
-    if _is_within(aim, source):
+    if is_within(aim, source):
         raise InputError(f"a copy cannot be inside its original, `{source}`", hint="name another place")
     parts = find_parts(there)
     unread = [part for part in parts if _is_unread(part, target)]
@@ -153,9 +153,10 @@ def find_aim(source: str, target: DowngradeTarget, name: str | None) -> str:
     return f"{run}-for-{target.torch}{between}{name or own}"
 
 
-def _is_within(aim: str, source: str) -> bool:
+def is_within(aim: str, source: str) -> bool:
+    """Whether an address is that of a checkpoint, or leads into it."""
     if is_remote(aim) or is_remote(source):
-        return f"{aim}/".startswith(f"{source}/")
+        return f"{aim.rstrip('/')}/".startswith(f"{source.rstrip('/')}/")
     return Path(os.path.realpath(aim)).is_relative_to(os.path.realpath(source))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from torchenv.actions.checkpoints import Paths, readers
+from torchenv.actions.downgrade import is_within
 from torchenv.checkpoints.lifeboats import make_printable
 from torchenv.checkpoints.scan import scan
 from torchenv.checkpoints.scan.index import ScanIndex
@@ -21,6 +23,7 @@ from torchenv.errors import InputError, NothingSuits, ToolFailed, WorkspaceError
 from torchenv.storage import Place, Progress, Transfer, is_remote, place
 from torchenv.storage.carry import carry
 from torchenv.system.documents import Table
+from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Kept
 from torchenv.workspace.store import Store
 
@@ -72,9 +75,11 @@ def keep(
 
     A copy shares nothing with the original, unless `link` asks for hard links, which are the same files.
     With `copy_to` it goes below that place, an object store for one, and every file is hashed there again.
-    Raises `InputError` where there is no checkpoint, `NothingSuits` where it is not complete, or is still
-    being written.
+    Raises `InputError` where there is no checkpoint or the copy would be inside it, `NothingSuits` where it
+    is not complete, is still being written, or is not what was kept at the same path before.
     """
+    if copy_to is not None:
+        refuse_inside(address, copy_to)
     there = place(address)
     paths = Paths.of(store)
     index = scan([there], None, lambda _: None)
@@ -92,9 +97,10 @@ def keep(
     _refuse_changing(there, hashes, changed)
     digest = digest_of(hashes)
     before = store.read()
+    shown = paths.display(address)
+    _refuse_changed(shown, hashes, before, store)
     judge = Judge(index, before.environments, system)
     reading = set.intersection(*(set(readers(one, judge)) for one in found))
-    shown = paths.display(address)
     copied: str | None = None
     carried: frozenset[Transfer] = frozenset()
     # Before the workspace is held: bringing it elsewhere may take hours.
@@ -102,10 +108,13 @@ def keep(
         copied, carried = _copy_apart(there, copy_to, digest, hashes, changed, progress=progress)
     elif copy:
         target = store.make_lifeboat_directory(digest)
+        if target.exists() and any(_changes(str(target), place(target), hashes, progress)):
+            store.delete_lifeboat_copy(digest)
         carried = _copy_files(there, place(target), hashes, changed, link=link, progress=progress)
         copied = str(target.absolute())
     with store.hold("torchenv checkpoints keep"):
         manifest = store.read()
+        _refuse_changed(shown, hashes, manifest, store)
         if (at := copied or copy_to) is not None:
             copied = paths.display(at)
         else:
@@ -122,6 +131,35 @@ def keep(
         store.write(manifest.keep(kept))
     sizes = [hashed.bytes for hashed in hashes.values()]
     return Keeping(kept=kept, files=len(sizes), bytes=sum(sizes), carried=carried)
+
+
+def refuse_inside(address: str, copy_to: str) -> None:
+    """Raise `InputError` for a copy that would be written into its original."""
+    if is_within(copy_to, address):
+        said = f"a copy cannot be inside its original, `{make_printable(address)}`"
+        raise InputError(said, hint="name a directory outside it with `--copy-to`")
+
+
+def _refuse_changed(shown: str, hashes: Mapping[str, Hashed], manifest: Manifest, store: Store) -> None:
+    """Refuse to take changed bytes for what was kept: the hashes of the bytes before would be lost."""
+    before = next((kept for kept in manifest.kept if kept.path == shown), None)
+    if before is None or before.digest == digest_of(hashes):
+        return
+    try:
+        differences = [
+            f"{make_printable(change.file)} {change.what}"
+            for change in _compare(shown, hashes, _read_hashes(before, store))
+        ]
+    except WorkspaceError:
+        differences = []  # its list is damaged; the digest alone says that it is not the same
+    more = f" and {len(differences) - _NAMED} more" if len(differences) > _NAMED else ""
+    named = f": {', '.join(differences[:_NAMED])}{more}" if differences else ""
+    path = shlex.quote(shown)
+    hint = (
+        f"run `torchenv checkpoints verify {path}`; to keep it as it is now, first run"
+        f" `torchenv checkpoints keep --release {path}`"
+    )
+    raise NothingSuits(f"`{make_printable(shown)}` has changed since it was kept{named}", hint=hint)
 
 
 def _refuse_run(address: str, index: ScanIndex) -> None:
@@ -247,7 +285,7 @@ def _copy_files(
     progress: Progress,
 ) -> frozenset[Transfer]:
     if target.exists():
-        return frozenset()  # its name is its digest: this checkpoint is there already
+        return frozenset()  # its name is its digest, and its files are hashed before or after
     draft = target.draft()
     try:
         sizes = {name: hashed.bytes for name, hashed in hashes.items()}
@@ -302,6 +340,10 @@ def _changes(
     if recorded and not now:
         yield KeptChange(shown, "", "missing")
         return
+    yield from _compare(shown, now, recorded)
+
+
+def _compare(shown: str, now: Mapping[str, Hashed], recorded: Mapping[str, Hashed]) -> Iterator[KeptChange]:
     for name in sorted(recorded.keys() | now.keys()):
         if name not in now:
             yield KeptChange(shown, name, "missing")

@@ -280,7 +280,7 @@ def _verdict(scanned: Scanned) -> int:
 
 def _keep(flags: KeepFlags, session: Session) -> int:
     from torchenv.actions.checkpoints import address_of
-    from torchenv.actions.lifeboat import keep, release
+    from torchenv.actions.lifeboat import keep, refuse_inside, release
     from torchenv.render.checkpoints import describe_kept
     from torchenv.workspace.records import as_json
 
@@ -293,13 +293,17 @@ def _keep(flags: KeepFlags, session: Session) -> int:
             document = {"schema": "torchenv.kept/1", "kept": [], "released": list(map(as_json, released))}
             session.output.print_document(document)
         return 0
+    copy_to = address_of(flags.copy_to, session.settings.cwd) if flags.copy_to else None
+    if copy_to:
+        for address in addresses:
+            refuse_inside(address, copy_to)
     kept = []
     for address in addresses:
         keeping = keep(
             address,
             session.store,
             copy=flags.copy or flags.link,
-            copy_to=address_of(flags.copy_to, session.settings.cwd) if flags.copy_to else None,
+            copy_to=copy_to,
             link=flags.link,
             system=session.settings.checkpoint_system,
             progress=session.output.progress(f"hashing {address}"),

@@ -663,6 +663,11 @@ class Store:
         self._disk.make_directory(self.root / "kept")
         return self.lifeboat_path(digest).with_suffix("")
 
+    def delete_lifeboat_copy(self, digest: str) -> None:
+        """Delete the copy of a lifeboat that no longer has the bytes of its original."""
+        self._refuse_what_is_no_workspace()
+        self._disk.delete(self.lifeboat_path(digest).with_suffix(""))
+
     def remake_current(self, manifest: Manifest) -> None:
         """Make `current` lead to the environment in use: a link, or a small file where none is allowed."""
         environment = manifest.active
