@@ -119,3 +119,29 @@ def test_a_user_without_a_place_for_it_is_told_to_name_the_workspace(terminal: T
     ended = terminal.type("trust", ".", XDG_STATE_HOME=str(terminal.cwd / "file"))
     assert ended.code == 5
     assert f"name the workspace instead: `torchenv --root {terminal.workspace} status`" in ended.err
+
+
+@pytest.mark.parametrize("words", [("run", "--", "python", "x"), ("doctor",), ("use", "1", "--force")])
+@pytest.mark.parametrize("root", [None, ".torchenv", "/proc/self/cwd/.torchenv"])
+def test_an_unpacked_archive_whose_manifest_hides_where_it_was_made_runs_nothing(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, root: str | None, words: tuple[str, ...]
+) -> None:
+    manifest = terminal.workspace / "manifest.toml"
+    line = "" if root is None else f'root = "{root}"\n'
+    text, count = re.subn(r"(?m)^root = .*\n", line, manifest.read_text())
+    assert count == 1
+    ran = terminal.cwd / "ran"
+    evil = terminal.cwd / "evil" / "bin" / "python"
+    evil.parent.mkdir(parents=True)
+    evil.write_text(f"#!/bin/sh\necho ran > {shlex.quote(str(ran))}\n")
+    evil.chmod(0o755)
+    (evil.parent.parent / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.12.0\n")
+    manifest.write_text(re.sub(r'(?m)^path = ".*"$', 'path = "evil"', text).replace('"built"', '"adopted"'))
+    monkeypatch.chdir(terminal.cwd)
+    ended = terminal.type(*words)
+    assert ended.code == 5, ended.err
+    assert "is only read: it " in ended.err
+    assert f"with `torchenv trust {terminal.workspace}`\n" in ended.err
+    assert not ran.exists()
+    assert terminal.type("trust", ".").code == 0
+    assert "is only read" not in terminal.type(*words).err

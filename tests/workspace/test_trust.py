@@ -68,6 +68,46 @@ def test_a_workspace_from_another_place_is_suspicious_until_this_user_has_change
     assert suspect(root, record, lambda: "/old/.torchenv") is None
 
 
+@pytest.mark.parametrize("was", [None, ".torchenv", "/proc/self/cwd/.torchenv"])
+def test_a_workspace_that_names_no_place_is_suspicious_until_this_user_has_changed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, was: str | None
+) -> None:
+    root = make_workspace(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    record = TrustRecord(tmp_path / "state")
+    named = was if was is not None and was.startswith("/") else None
+    assert suspect(root, record, lambda: was) == FromElsewhere(named)
+    record.remember(IDENTITY, root)
+    assert suspect(root, record, lambda: was) is None
+
+
+def test_a_link_on_the_way_to_a_workspace_of_ones_own_is_no_matter(tmp_path: Path) -> None:
+    root = make_workspace(tmp_path / "disk")
+    (tmp_path / "link").symlink_to("disk")
+    for was in (root, tmp_path / "link" / ".torchenv", tmp_path / "x" / ".." / "link" / ".torchenv"):
+        found = tmp_path / "link" / ".torchenv"
+        assert suspect(found, TrustRecord(None), lambda was=was: str(was)) is None  # type: ignore[misc]
+
+
+def test_a_workspace_that_a_repository_holds_behind_a_link_is_suspicious(tmp_path: Path) -> None:
+    make_workspace(tmp_path / "made").rename(tmp_path / "ws")
+    root = tmp_path / ".torchenv"
+    root.symlink_to("ws")
+    run_git(tmp_path, "init", "-q")
+    run_git(tmp_path, "add", "-f", ".torchenv", "ws/manifest.toml")
+    assert suspect(root, TrustRecord(None), lambda: str(root)) == FromRepository(tmp_path)
+
+
+def test_a_workspace_that_is_a_repository_itself_is_suspicious(tmp_path: Path) -> None:
+    root = make_workspace(tmp_path)
+    run_git(tmp_path, "init", "-q")
+    (tmp_path / ".git" / "modules").mkdir()
+    run_git(root, "init", "-q", "--separate-git-dir", tmp_path / ".git" / "modules" / "ws")
+    run_git(root, "add", "manifest.toml")
+    assert (root / ".git").is_file()
+    assert suspect(root, TrustRecord(None), lambda: str(root)) == FromRepository(root)
+
+
 @pytest.mark.parametrize("identity", ["../../x", "", "0" * 31, None])
 def test_an_identity_that_is_none_is_never_known(tmp_path: Path, identity: str | None) -> None:
     record = TrustRecord(tmp_path / "state")

@@ -14,6 +14,7 @@ from torchenv.errors import TorchenvError
 
 # What a workspace is known by, in a file of that name in it.
 IDENTITY_FILE_NAME = "identity"
+MANIFEST_FILE_NAME = "manifest.toml"
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
 
 # Bytes of a git index that are read at most.
@@ -42,12 +43,13 @@ class FromRepository:
 
 @dataclass(frozen=True, slots=True)
 class FromElsewhere:
-    """Its manifest was written at another place, and this user has never changed it."""
+    """Its manifest was written at another place, or names none, and this user has never changed it."""
 
-    was: str
+    was: str | None
 
     def __str__(self) -> str:
-        return f"was made at `{self.was}`, and this user has never changed it"
+        place = "does not say where it was made" if self.was is None else f"was made at `{self.was}`"
+        return f"{place}, and this user has never changed it"
 
 
 Suspicion = OtherOwner | FromRepository | FromElsewhere
@@ -104,7 +106,7 @@ class TrustRecord:
 def suspect(root: Path, record: TrustRecord, recorded_root: Callable[[], str | None]) -> Suspicion | None:
     """Return what speaks against a workspace that the upward search found; None where nothing does.
 
-    `recorded_root` returns where its manifest was written last, None where there is no manifest yet.
+    `recorded_root` returns where its manifest was written last, None where that tells no place.
     """
     if record.is_accepted(root):
         return None
@@ -118,9 +120,19 @@ def suspect(root: Path, record: TrustRecord, recorded_root: Callable[[], str | N
     except TorchenvError:
         # The command itself says what is wrong with the manifest.
         return None
-    if was is None or os.path.realpath(was) == os.path.realpath(root):
+    if was is None and not os.path.lexists(root / MANIFEST_FILE_NAME):
         return None
-    return None if record.knows(read_identity(root)) else FromElsewhere(was)
+    if was is not None and _is_same_place(was, root):
+        return None
+    if record.knows(read_identity(root)):
+        return None
+    return FromElsewhere(was if was is not None and Path(was).is_absolute() else None)
+
+
+def _is_same_place(was: str, root: Path) -> bool:
+    # Links in what the manifest says are not followed: /proc/self/cwd leads to wherever the user is.
+    places = {os.path.normpath(root), os.path.realpath(root)}
+    return Path(was).is_absolute() and os.path.normpath(was) in places
 
 
 def make_identity() -> str:
@@ -152,10 +164,19 @@ def _find_other_owner(root: Path) -> str | None:
 
 def _find_repository(root: Path) -> Path | None:
     """Return the repository in which the manifest of a workspace is under version control."""
-    for directory in root.parents:
+    # A repository may hold a link in place of the workspace, and the workspace elsewhere.
+    for place in dict.fromkeys((root, Path(os.path.realpath(root)))):
+        if (repository := _find_repository_above(place / MANIFEST_FILE_NAME)) is not None:
+            return repository
+    return None
+
+
+def _find_repository_above(manifest: Path) -> Path | None:
+    # The workspace itself comes first: it may be a submodule.
+    for directory in manifest.parents:
         index = _find_index(directory)
         if index is not None:
-            name = (root / "manifest.toml").relative_to(directory).as_posix()
+            name = manifest.relative_to(directory).as_posix()
             return directory if _is_listed(index, os.fsencode(name).lower()) else None
     return None
 
