@@ -142,7 +142,9 @@ def probe(flags: ProbeFlags, session: Session) -> int:
     if flags.output:
         import json
 
-        write_text(session.settings.cwd / flags.output, json.dumps(host.to_document(), indent=2) + "\n")
+        text = json.dumps(host.to_document(), indent=2) + "\n"
+        mark = r'"schema":\s*"torchenv\.host/'
+        write_text(session.settings.cwd / flags.output, text, mark=mark, other="-o host.json")
     else:
         session.output.show(lambda: describe_host(host), host.to_document)
     return 0

@@ -106,7 +106,9 @@ def report(flags: ReportFlags, session: Session) -> int:
     scanned = seen.scanned
     lines = list_timelines(scanned.runs, scanned.judge, manifest) if scanned else ()
     wrong = (*(problem.message for problem in found.problems), *seen.notes)
-    write_text(path, render_page(standing, lines, wrong))
+    # Pages of older releases have a title alone.
+    mark = r'<meta name="generator" content="torchenv|<title>torchenv: '
+    write_text(path, render_page(standing, lines, wrong), mark=mark, other="--html report.html")
     session.output.say(f"wrote the report to {path}")
     return 0
 

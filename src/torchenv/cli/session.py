@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -266,11 +267,39 @@ def read_text(path: Path, what: str = "the file") -> str:
         raise InputError(f"{what} {path} cannot be read: {error.strerror or error}") from None
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file that the user named, wholly or not at all; raises `InputError`."""
+def write_text(path: Path, text: str, *, mark: str, other: str) -> None:
+    """Write a file that the user named, wholly or not at all; raises `InputError`.
+
+    One that is there is replaced only where `mark`, a pattern, shows near its beginning that torchenv wrote
+    it. `other` is the option with a name for another.
+    """
     from torchenv.system.disk import replace_file
 
     try:
+        _refuse_foreign_file(path, mark, other)
         replace_file(path, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def _refuse_foreign_file(path: Path, mark: str, other: str) -> None:
+    if not path.is_file():
+        return
+    import re
+    import shlex
+
+    with path.open("rb") as file:
+        head = file.read(4096).decode("utf-8", "replace")
+    # Nothing is lost with an empty one, such as mktemp makes.
+    if not head or re.search(mark, head.replace("\r\n", "\n")):
+        return
+    option, name = other.split()
+    plain, n = Path(name), 1
+    while os.path.lexists(path.with_name(name)):
+        n += 1
+        name = f"{plain.stem}-{n}{plain.suffix}"
+    free = shlex.join([option, str(path.with_name(name))])
+    raise InputError(
+        f"`{path}` already exists and was not written by torchenv",
+        hint=f"write to another file with `{free}`",
+    )
