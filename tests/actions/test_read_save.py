@@ -18,6 +18,7 @@ from torchenv.actions.lifeboat import hash_files
 from torchenv.actions.read_save import CopyProof, SaveForm, convert, prove_copy
 from torchenv.errors import InputError, NothingSuits, ToolFailed
 from torchenv.storage import place
+from torchenv.system.disk import Disk
 from torchenv.system.process import Command, Completed
 
 OLD = DowngradeTarget(torch="2.14", python="3.11.7", system="linux")
@@ -137,6 +138,53 @@ def test_what_does_not_hold_what_was_written_is_not_left_there(workspace: Worksp
         change(workspace, source, Torch(spoil=b"\x01"), target=target)
     assert str(raised.value) == f"`{target}` does not hold what was written to it: w"
     assert list(target.parent.iterdir()) == []
+
+
+def test_what_appears_at_the_goal_meanwhile_stays(workspace: Workspace, source: Path) -> None:
+    target = workspace.directory / "out" / "model.safetensors"
+
+    class Meanwhile(Torch):
+        def write(self, target: Path, tensors: Mapping[str, bytes]) -> None:
+            super().write(target, tensors)
+            (target.parent / "model.safetensors").write_text("of another")
+
+    with pytest.raises(InputError) as raised:
+        change(workspace, source, Meanwhile(), target=target)
+    assert str(raised.value) == f"`{target}` already exists"
+    assert target.read_text() == "of another"
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_link_that_leads_nowhere_is_not_replaced(workspace: Workspace, source: Path) -> None:
+    target = workspace.directory / "model.safetensors"
+    target.symlink_to("away")
+    with pytest.raises(InputError) as raised:
+        change(workspace, source, Torch(), target=target)
+    assert str(raised.value) == f"`{target}` is a link that leads nowhere"
+    assert target.readlink() == Path("away")
+
+
+def test_what_has_the_name_of_a_draft_stays(workspace: Workspace, source: Path) -> None:
+    mine = workspace.directory / ".model.safetensors.torchenv-new"
+    mine.write_text("mine")
+    change(workspace, source, Torch(), target=workspace.directory / "model.safetensors")
+    assert mine.read_text() == "mine"
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_without_second_names_nothing_is_replaced_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, taken: bool
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", refuse)
+    draft, goal = tmp_path / "draft", tmp_path / "goal"
+    draft.write_text("new")
+    if taken:
+        goal.write_text("there")
+    assert Disk().publish(draft, goal) is not taken
+    assert goal.read_text() == ("there" if taken else "new")
 
 
 def test_what_torch_wrote_itself_is_loaded_again(workspace: Workspace, source: Path) -> None:

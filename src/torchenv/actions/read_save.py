@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,16 +138,15 @@ def convert(
         target
         or f"{source.removesuffix(Path(source).suffix) if _is_file(source) else source}{_SUFFIXES[form]}"
     )
-    if goal.exists():
-        raise InputError(
-            f"`{goal}` already exists", hint="name another place: `torchenv checkpoints convert SAVE DST`"
-        )
+    if os.path.lexists(goal):
+        raise _refuse_taken(goal)
     disk = Disk()
     disk.make_directory(goal.parent)
     free = disk.free_space(goal.parent)
     if part.bytes > free:
         raise ToolFailed(f"`{goal}` needs {describe_size(part.bytes)}, and {describe_size(free)} are free")
-    draft = goal.with_name(f".{goal.name}.torchenv-new")
+    # Two may write to one place at once: each has a draft of its own, and the first to finish gets the name.
+    draft = goal.with_name(f".{goal.name}.{secrets.token_hex(8)}.torchenv-new")
     try:
         loaded = digest_save(reader, store, part.path, run, form=form, target=draft)
         written = (
@@ -156,7 +157,8 @@ def convert(
         if wrong := _compare(loaded.tensors, written):
             raise ToolFailed(f"`{goal}` does not hold what was written to it: {some(wrong)}")
         size = draft.stat().st_size
-        disk.rename(draft, goal)
+        if not disk.publish(draft, goal):
+            raise _refuse_taken(goal)
     finally:
         disk.delete(draft)
     return Converted(
@@ -168,6 +170,11 @@ def convert(
         bytes=size,
         left_out=loaded.objects if form == "safetensors" else (),
     )
+
+
+def _refuse_taken(goal: Path) -> InputError:
+    what = "already exists" if goal.exists() else "is a link that leads nowhere"
+    return InputError(f"`{goal}` {what}", hint="name another place: `torchenv checkpoints convert SAVE DST`")
 
 
 def digest_save(

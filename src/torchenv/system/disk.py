@@ -94,6 +94,23 @@ class Disk:
             )
             _settle(new.parent)
 
+    def publish(self, draft: Path, path: Path) -> bool:
+        """Put a finished file under its name, or say that it is taken; nothing is ever replaced."""
+        with explain_refusals(path):
+            try:
+                os.link(draft, path, follow_symlinks=False)
+            except FileExistsError:
+                return False
+            except (OSError, NotImplementedError):
+                # Some file systems know no second name of a file: there the name is taken first.
+                try:
+                    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o666))
+                except FileExistsError:
+                    return False
+                draft.replace(path)
+            _settle(path.parent)
+        return True
+
     def put(self, path: Path, text: str) -> None:
         """Put a file in place at once: whoever looks sees what was there or all of this."""
         # Two may put the same file at once: each writes its own beside it.
