@@ -177,8 +177,25 @@ def test_what_a_stopped_run_left_is_in_nobodys_way(tmp_path: Path) -> None:
     left = tmp_path / "a-for-2.14" / ".step-200.torchenv-new"
     left.mkdir(parents=True)
     (left / "__0_0.distcp").write_bytes(b"half")
+    (left / ".torchenv-draft").touch()
+    made = copied(source)
+    assert sorted(path.name for path in Path(made.copy).parent.iterdir()) == ["step-200"]
+    assert not (Path(made.copy) / ".torchenv-draft").exists()
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_what_is_not_a_draft_of_torchenv_stays(tmp_path: Path, *, is_link: bool) -> None:
+    source = save(tmp_path / "a" / "step-200", "dcp-2.15.0")
+    mine = tmp_path / "a-for-2.14" / ".step-200.torchenv-new"
+    mine.parent.mkdir()
+    content = tmp_path / "away" if is_link else mine
+    content.mkdir()
+    (content / "notes.txt").write_text("mine")
+    if is_link:
+        mine.symlink_to(content)
     assert copied(source).made
-    assert not left.exists()
+    assert sorted(path.name for path in mine.parent.iterdir()) == [mine.name, "step-200"]
+    assert (mine / "notes.txt").read_text() == "mine"
 
 
 def test_a_copy_that_cannot_be_finished_leaves_nothing(tmp_path: Path) -> None:

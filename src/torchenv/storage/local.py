@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,9 @@ from torchenv.system.disk import Disk
 # A directory that changed a moment ago may change again under the same time.
 _SETTLED = 2_000_000_000  # nanoseconds
 _BLOCK = 8 << 20
+
+# In each directory that torchenv is writing; one without it is never deleted.
+_MARK = ".torchenv-draft"
 
 
 class LocalPlace:
@@ -102,15 +106,10 @@ class LocalDraft:
     def __init__(self, path: Path) -> None:
         self._final = path
         self._disk = Disk()
-        self._directory = path.with_name(f".{path.name}.torchenv-new")
         self._handle: int | None = None
-        if self._directory.exists():
-            self._lock()
-            # What a run that was stopped has left is of no use.
-            self._disk.delete(self._directory)
-            self._unlock()
-        self._disk.make_directory(self._directory)
+        self._directory = self._make_directory()
         self._lock()
+        self._disk.write(self._directory / _MARK, "torchenv writes a copy here, and deletes it unfinished\n")
 
     def write(self, name: str, data: bytes) -> None:
         path = self._room_for(name)
@@ -150,19 +149,36 @@ class LocalDraft:
         return self._disk.free_space(self._directory)
 
     def sizes(self) -> Mapping[str, int]:
-        return LocalPlace(self._directory).files()
+        files = LocalPlace(self._directory).files()
+        return {name: size for name, size in files.items() if name != _MARK}
 
     def read(self, name: str) -> bytes:
         return (self._directory / name).read_bytes()
 
     def finish(self) -> None:
         self._disk.make_directory(self._final.parent)
+        self._disk.delete(self._directory / _MARK)
         self._disk.rename(self._directory, self._final)
         self._unlock()
 
     def abandon(self) -> None:
         self._disk.delete(self._directory)
         self._unlock()
+
+    def _make_directory(self) -> Path:
+        for n in itertools.count(1):
+            number = f".{n}" if n > 1 else ""
+            directory = self._final.with_name(f".{self._final.name}{number}.torchenv-new")
+            if _is_draft(directory):
+                self._directory = directory
+                self._lock()
+                # What a run that was stopped has left is of no use.
+                self._disk.delete(directory)
+                self._unlock()
+            # What has the name and no mark is someone else's: it stays, and another name is taken.
+            if self._disk.make_new_directory(directory):
+                return directory
+        raise AssertionError  # there is always another number
 
     def _lock(self) -> None:
         # Windows opens no directory; there, a file that another run has open is in the way by itself.
@@ -186,6 +202,10 @@ class LocalDraft:
         path = self._directory / name
         self._disk.make_directory(path.parent)
         return path
+
+
+def _is_draft(directory: Path) -> bool:
+    return not directory.is_symlink() and (directory / _MARK).is_file()
 
 
 def _one_file(path: Path) -> dict[str, list[int]]:

@@ -65,6 +65,16 @@ class Disk:
         with explain_refusals(path):
             self.with_room(lambda: self._make_directory(path))
 
+    def make_new_directory(self, path: Path) -> bool:
+        """Make a directory and those above it, or say that the name is taken."""
+        self.make_directory(path.parent)
+        with explain_refusals(path):
+            try:
+                self.with_room(path.mkdir)
+            except FileExistsError:
+                return False
+        return True
+
     def write(self, path: Path, text: str) -> None:
         """Write a new file in the place of what has this name, and wait until it is on the disk."""
         with explain_refusals(path):
