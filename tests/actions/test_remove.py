@@ -219,3 +219,17 @@ def test_what_is_lost_is_measured_and_named(workspace: Workspace) -> None:
         "  rebuild it with `torchenv restore 3`\n"
         "  not rebuilt with it, as added by hand: wandb 0.20.1"
     )
+
+
+@pytest.mark.parametrize("text", [None, "torn ["])
+def test_what_has_no_lock_is_not_said_to_be_rebuilt(workspace: Workspace, text: str | None) -> None:
+    *_, third = three(workspace)
+    lock = workspace.store.lock_path(3)
+    lock.unlink()
+    if text is not None:
+        lock.write_text(text)
+    (removed,) = remove(["3"], workspace.store, workspace.running, replaceable, force=True)
+    assert describe_removed(replace(removed, freed=3 << 29)) == (
+        f"removed environment {third} (1.5 GiB freed)\n"
+        "  it cannot be rebuilt: its lock file is gone or damaged"
+    )

@@ -47,10 +47,14 @@ class Pruned:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Removed:
-    """What went: the bytes that it gives back, and the packages `by_hand` that no lock holds."""
+    """What went: the bytes that it gives back, and the packages `by_hand` that no lock holds.
+
+    `is_lost` where it has no lock file that can be read, so that it cannot be built again.
+    """
 
     environment: Environment
     freed: int
+    is_lost: bool = False
     by_hand: tuple[str, ...] = ()
 
 
@@ -86,12 +90,15 @@ def remove(
 
 def _measure_loss(environment: Environment, store: Store) -> Removed:
     by_hand: tuple[str, ...] = ()
+    is_lost = True
     # What is damaged can be removed all the same.
     with suppress(TorchenvError, OSError):
         path = store.lock_path(environment.number)
         lock = Lock.parse(path.read_text(encoding="utf-8", errors="replace"), str(path))
+        is_lost = False
         by_hand = list_added_by_hand(directory_of(environment, store), lock)
-    return Removed(environment=environment, freed=store.measure(environment), by_hand=by_hand)
+    freed = store.measure(environment)
+    return Removed(environment=environment, freed=freed, is_lost=is_lost, by_hand=by_hand)
 
 
 def prune(

@@ -66,10 +66,11 @@ def encode_findings(environment: Environment, findings: tuple[EnvironmentFinding
 def describe_removed(removed: Removed) -> str:
     """Describe what went, what it gave back and what is lost with it."""
     environment = removed.environment
-    lines = [
-        f"removed environment {environment} ({describe_size(removed.freed)} freed)",
-        f"  rebuild it with `torchenv restore {environment.number}`",
-    ]
+    lines = [f"removed environment {environment} ({describe_size(removed.freed)} freed)"]
+    if removed.is_lost:
+        lines.append("  it cannot be rebuilt: its lock file is gone or damaged")
+        return "\n".join(lines)
+    lines.append(f"  rebuild it with `torchenv restore {environment.number}`")
     if removed.by_hand:
         lines.append(f"  not rebuilt with it, as added by hand: {', '.join(removed.by_hand)}")
     return "\n".join(lines)
