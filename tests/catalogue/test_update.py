@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
+import pytest
 import tomlkit
 from tests.catalogue.test_check import CATALOGUE, DOCUMENT, ROOT, SERVED, fetching
 
@@ -120,3 +122,43 @@ def test_a_new_line_is_left_to_a_newer_torchenv() -> None:
     news = learn(before, fetching(OTHERWISE), TorchIndex(ROOT), today="2026-12-01")
     assert [str(difference.torch) for difference in news.open] == ["2.16.0"]
     assert news.entries == corrected()
+
+
+OWN = """\
+# mine
+schema = 1  # the first
+
+[[release]]  # soon
+version = "2.15.0"
+date = "2026-10-29"  # as announced
+
+[[release.backend]]
+tag = "cu132"
+# of our build
+platforms = ["manylinux_2_28_x86_64"]  # only this
+
+[names]  # ours
+"""
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_file_of_the_users_own_is_changed_in_place(tmp_path: Path, end: str) -> None:
+    kept, link, other = tmp_path / "kept.toml", tmp_path / "own.toml", tmp_path / "own.toml.new"
+    text = OWN.replace("\n", end)
+    kept.write_text(text, newline="")
+    kept.chmod(0o600)
+    link.symlink_to(kept)
+    other.write_text("unrelated")
+    wanted = lay_over(tomllib.loads(OWN), corrected())
+    write(link, wanted)
+    written = kept.read_bytes().decode()
+    assert tomllib.loads(written) == wanted
+    assert [part for part in text.split(end) if "#" in part and part not in written.split(end)] in (
+        [],
+        ['platforms = ["manylinux_2_28_x86_64"]  # only this'],
+    )
+    assert written.count("#") == text.count("#")
+    assert link.readlink() == kept
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert other.read_text() == "unrelated"
+    assert sorted(tmp_path.iterdir()) == [kept, link, other]

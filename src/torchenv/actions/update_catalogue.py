@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+import stat
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,20 +85,68 @@ def learn(
 
 
 def write(path: Path, document: Mapping[str, Any]) -> None:
-    """Write the user's catalogue at once; raises `InputError` where its place refuses."""
-    import tomlkit
+    """Make the user's catalogue hold a document, at once; what is in it and agrees stays as it is written.
 
-    text = tomlkit.document()
-    for line in HEADER.splitlines():
-        text.add(tomlkit.comment(line))
-    text.update(document)
-    beside = path.with_name(f"{path.name}.new")
+    Of a link it is what it leads to that is written. Raises `InputError` where its place refuses.
+    """
+    goal = Path(os.path.realpath(path))
+    beside = goal.with_name(f".{goal.name}.{secrets.token_hex(8)}.new")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(tomlkit.dumps(text), encoding="utf-8")
-        beside.replace(path)
+        text = _edit(path, document)
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with beside.open("x", encoding="utf-8", newline="") as file:
+                file.write(text)
+            with suppress(FileNotFoundError):
+                beside.chmod(stat.S_IMODE(goal.stat().st_mode))
+            beside.replace(goal)
+        finally:
+            beside.unlink(missing_ok=True)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def _edit(path: Path, document: Mapping[str, Any]) -> str:
+    import tomlkit
+
+    try:
+        before = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        text = tomlkit.document()
+        for line in HEADER.splitlines():
+            text.add(tomlkit.comment(line))
+        text.update(document)
+        return tomlkit.dumps(text)
+    text = tomlkit.parse(before.replace("\r\n", "\n"))
+    _change(text, document)
+    changed = tomlkit.dumps(text)
+    # A file that is written in an odd order may not come out as meant.
+    if tomllib.loads(changed) != document:
+        raise InputError(f"{path} cannot be changed without rewriting all of it")
+    return changed.replace("\n", "\r\n") if "\r\n" in before else changed
+
+
+def _change(there: Any, wanted: Mapping[str, Any]) -> None:
+    """Set in a table of tomlkit what is otherwise than wanted, and nothing else."""
+    for key, value in wanted.items():
+        before = there.get(key)
+        if before is None or before == value:
+            if before is None:
+                there[key] = value
+        elif isinstance(value, dict) and isinstance(before, dict):
+            _change(before, value)
+        elif _are_entries(before) and _are_entries(value) and len(before) <= len(value):
+            # Entries stay in their order, and new ones come last.
+            for entry, item in zip(before, value, strict=False):
+                _change(entry, item)
+            for item in value[len(before) :]:
+                before.append(item)
+        else:
+            there[key] = value
+
+
+def _are_entries(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
 
 
 def _release(release: Release, told: list[CatalogueDifference]) -> dict[str, Any]:
