@@ -6,12 +6,14 @@ import json
 import os
 import sys
 import venv
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.support.workshop import NOW, PYTHON
 
-from torchenv.actions.kernel import install_kernel, jupyter_data, remove_kernel
+from torchenv.actions.kernel import Kernel, install_kernel, jupyter_data, remove_kernel
 from torchenv.environment.base_python import BasePython
 from torchenv.errors import InputError
 from torchenv.system.disk import Disk
@@ -52,7 +54,9 @@ def test_a_kernel_names_the_environments_own_python(store: Store, tmp_path: Path
     kernel = install_kernel(made, store, tmp_path / "jupyter", Disk())
     python = f"{made.path}/bin/python"
     assert kernel.directory == tmp_path / "jupyter" / "kernels" / kernel.name
-    assert json.loads((kernel.directory / "kernel.json").read_text("utf-8")) == {
+    written = json.loads((kernel.directory / "kernel.json").read_text("utf-8"))
+    assert written["metadata"]["torchenv"].pop("digest").startswith("sha256:")
+    assert written == {
         "argv": [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
         "display_name": "torch 2.15.0+cpu (2.15.0-cpu-py3.12)",
         "language": "python",
@@ -97,6 +101,69 @@ def test_a_kernel_is_removed_once(store: Store, tmp_path: Path) -> None:
     with pytest.raises(InputError) as raised:
         remove_kernel(made, data, Disk())
     assert str(raised.value) == f"environment 1 (2.15.0-cpu-py3.12) is not a kernel in {data}/kernels"
+
+
+def test_a_kernel_is_installed_again_but_not_over_an_edit(store: Store, tmp_path: Path) -> None:
+    made, data = environment(store, "ipykernel"), tmp_path / "jupyter"
+    kernel = install_kernel(made, store, data, Disk())
+    assert install_kernel(made, store, data, Disk()) == kernel
+    file = kernel.directory / "kernel.json"
+    edited = file.read_text("utf-8").replace('"torch 2.15.0+cpu', '"mine')
+    file.write_text(edited, "utf-8")
+    with pytest.raises(InputError) as raised:
+        install_kernel(made, store, data, Disk())
+    assert str(raised.value) == f"`{file}` was edited since torchenv wrote it"
+    assert raised.value.hint == "keep a copy, then delete it with `torchenv kernel remove 1`"
+    assert file.read_text("utf-8") == edited
+    remove_kernel(made, data, Disk())
+    install_kernel(made, store, data, Disk())
+
+
+@pytest.mark.parametrize("content", ['{"argv": ["python"]}', "no JSON", "[]"])
+def test_a_kernel_of_another_is_neither_replaced_nor_deleted(
+    content: str, store: Store, tmp_path: Path
+) -> None:
+    made, data = environment(store, "ipykernel"), tmp_path / "jupyter"
+    file = install_kernel(made, store, data, Disk()).directory / "kernel.json"
+    file.write_text(content, "utf-8")
+    changes: list[Callable[[], Kernel]] = [
+        partial(install_kernel, made, store, data, Disk()),
+        partial(remove_kernel, made, data, Disk()),
+    ]
+    for change in changes:
+        with pytest.raises(InputError) as raised:
+            change()
+        assert str(raised.value) == f"`{file}` was not written by torchenv"
+        assert raised.value.hint == f"move it away with `mv {file} {file}.old`"
+    assert file.read_text("utf-8") == content
+
+
+def test_files_beside_a_kernel_stay(store: Store, tmp_path: Path) -> None:
+    made, data = environment(store, "ipykernel"), tmp_path / "jupyter"
+    kernel = install_kernel(made, store, data, Disk())
+    logo = kernel.directory / "logo-64x64.png"
+    logo.write_bytes(b"mine")
+    remove_kernel(made, data, Disk())
+    assert list(kernel.directory.iterdir()) == [logo]
+
+
+@pytest.mark.parametrize("linked", ["", "kernel.json"])
+def test_no_kernel_is_written_or_deleted_through_a_link(linked: str, store: Store, tmp_path: Path) -> None:
+    made, data = environment(store, "ipykernel"), tmp_path / "jupyter"
+    path = install_kernel(made, store, data, Disk()).directory / linked
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    changes: list[Callable[[], Kernel]] = [
+        partial(install_kernel, made, store, data, Disk()),
+        partial(remove_kernel, made, data, Disk()),
+    ]
+    for change in changes:
+        with pytest.raises(
+            InputError, match="is a link, and torchenv writes and deletes no kernel through one"
+        ):
+            change()
+    assert path.is_symlink()
+    assert (tmp_path / "elsewhere").exists()
 
 
 @pytest.mark.parametrize(

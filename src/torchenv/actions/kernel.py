@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from torchenv.actions.run import ProgramEntry, entry
 from torchenv.environment.inspect import canonical, describe, distributions
@@ -41,7 +43,10 @@ def jupyter_data(environ: Mapping[str, str], home: Path, system: str) -> Path:
 
 
 def install_kernel(environment: Environment, store: Store, data: Path, disk: Disk) -> Kernel:
-    """Write the kernel's specification; raises `InputError` where the environment has no ipykernel."""
+    """Write the kernel's specification; raises `InputError` where the environment has no ipykernel.
+
+    Also where its place holds a link, or a specification that torchenv did not write or that was edited.
+    """
     around = entry(environment, store, {})
     if "ipykernel" not in {
         canonical(distribution.name) for distribution in distributions(describe(around.directory))
@@ -49,8 +54,12 @@ def install_kernel(environment: Environment, store: Store, data: Path, disk: Dis
         hint = "add ipykernel to [packages] requirements of the profile and make a new environment"
         raise InputError(f"environment {environment} has no ipykernel, which a kernel needs", hint=hint)
     kernel = _kernel(environment, data)
+    there = _read_own(kernel)
+    if there is not None and _is_edited(there):
+        hint = f"keep a copy, then delete it with `torchenv kernel remove {environment.number}`"
+        raise InputError(f"`{kernel.directory / _FILE}` was edited since torchenv wrote it", hint=hint)
     python = str(interpreter_in(around.directory))
-    specification = {
+    specification: dict[str, Any] = {
         "argv": [*_without(around), python, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
         "display_name": f"torch {environment.torch} ({environment.name})",
         "language": "python",
@@ -63,8 +72,9 @@ def install_kernel(environment: Environment, store: Store, data: Path, disk: Dis
             **around.set,
         },
     }
+    specification["metadata"]["torchenv"]["digest"] = _digest(specification)
     disk.make_directory(kernel.directory)
-    disk.write(kernel.directory / "kernel.json", json.dumps(specification, indent=1) + "\n")
+    disk.put(kernel.directory / _FILE, json.dumps(specification, indent=1) + "\n")
     return kernel
 
 
@@ -75,12 +85,60 @@ def _without(around: ProgramEntry) -> list[str]:
 
 
 def remove_kernel(environment: Environment, data: Path, disk: Disk) -> Kernel:
-    """Delete the kernel of an environment, even of a removed one; raises `InputError` where it has none."""
+    """Delete the kernel of an environment, even of a removed one; what the user put beside it stays.
+
+    Raises `InputError` where the environment has none, or where torchenv did not write it.
+    """
     kernel = _kernel(environment, data)
-    if not (kernel.directory / "kernel.json").is_file():
+    if _read_own(kernel) is None:
         raise InputError(f"environment {environment} is not a kernel in {data / 'kernels'}")
-    disk.delete(kernel.directory)
+    if not disk.delete(kernel.directory / _FILE):
+        raise InputError(f"`{kernel.directory / _FILE}` cannot be deleted")
+    if not disk.list(kernel.directory):
+        disk.delete(kernel.directory)
     return kernel
+
+
+_FILE = "kernel.json"
+
+
+def _read_own(kernel: Kernel) -> dict[str, Any] | None:
+    """Return the specification that torchenv wrote; None where there is none.
+
+    Raises `InputError` for a link and for what torchenv did not write.
+    """
+    file = kernel.directory / _FILE
+    for path in (kernel.directory, file):
+        if path.is_symlink():
+            raise _refuse(path, "is a link, and torchenv writes and deletes no kernel through one")
+    if not os.path.lexists(file):
+        return None
+    try:
+        found = json.loads(file.read_text("utf-8"))
+        is_own = isinstance(found["metadata"]["torchenv"]["environment"], str)
+    except (OSError, ValueError, KeyError, TypeError):
+        is_own = False
+    if not is_own:
+        raise _refuse(file, "was not written by torchenv")
+    return dict(found)
+
+
+def _refuse(path: Path, why: str) -> InputError:
+    moved = shlex.join(["mv", str(path), f"{path}.old"])
+    return InputError(f"`{path}` {why}", hint=f"move it away with `{moved}`")
+
+
+def _is_edited(specification: dict[str, Any]) -> bool:
+    # Older releases wrote no digest.
+    digest = specification["metadata"]["torchenv"].get("digest")
+    return digest is not None and digest != _digest(specification)
+
+
+def _digest(specification: dict[str, Any]) -> str:
+    metadata = specification["metadata"]
+    own = {key: value for key, value in metadata["torchenv"].items() if key != "digest"}
+    bare = {**specification, "metadata": {**metadata, "torchenv": own}}
+    return f"sha256:{sha256(json.dumps(bare, sort_keys=True).encode()).hexdigest()}"
 
 
 def _kernel(environment: Environment, data: Path) -> Kernel:
