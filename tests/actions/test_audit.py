@@ -77,6 +77,26 @@ def test_a_file_that_cannot_be_judged_is_in_the_report(tmp_path: Path, breakages
     assert audit([tmp_path], [breakages]).unread == (Unread(path.as_posix(), why),)
 
 
+def test_what_cannot_be_judged_is_not_counted_as_read(tmp_path: Path, breakages: Breakages) -> None:
+    write(tmp_path, "src/a.py", RELOAD + "(")
+    write(tmp_path, "src/b.py", "x = 1\n")
+    some = audit([tmp_path / "src"], [breakages])
+    assert (some.files, len(some.unread), some.is_blind) == (1, 1, False)
+    (tmp_path / "src/b.py").unlink()
+    none = audit([tmp_path / "src"], [breakages])
+    assert (none.files, len(none.unread), none.is_blind) == (0, 1, True)
+
+
+@pytest.mark.parametrize("text", [RELOAD + "(", "x = (\n"], ids=["names torch", "does not"])
+def test_a_named_file_that_cannot_be_judged_is_no_pass(
+    tmp_path: Path, breakages: Breakages, text: str
+) -> None:
+    good, bad = write(tmp_path, "good.py"), write(tmp_path, "bad.py", text)
+    report = audit([good, bad], [breakages])
+    assert (report.files, [file.path for file in report.unread]) == (1, [bad.as_posix()])
+    assert report.is_blind
+
+
 def test_many_processes_find_what_one_does(tmp_path: Path, breakages: Breakages) -> None:
     for number in range(450):
         write(tmp_path, f"{number % 7}/{number}.py", RELOAD if number % 50 == 0 else "")

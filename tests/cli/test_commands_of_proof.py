@@ -75,6 +75,14 @@ def test_an_audit_is_one_json_document(shell: Shell, train: Path) -> None:
     assert sarif["version"] == "2.1.0"
 
 
+@pytest.mark.parametrize("text", ["import torch\ndef f(:\n", "def f(:\n"], ids=["names torch", "does not"])
+def test_a_named_file_that_is_no_python_does_not_pass(shell: Shell, train: Path, text: str) -> None:
+    train.write_text(text, "utf-8")
+    done = shell("audit", train.name)
+    assert done.returncode == 1
+    assert done.stdout.endswith("nothing found in 0 files, for torch 2.15.0; 1 could not be read\n")
+
+
 def test_clean_code_passes_and_a_missing_path_is_wrong_input(shell: Shell, train: Path) -> None:
     train.write_text("import torch\n", "utf-8")
     assert shell("audit", train.name).returncode == 0

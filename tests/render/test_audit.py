@@ -42,7 +42,7 @@ def test_text_has_two_lines_for_each_finding_and_the_sum() -> None:
         "/opt/a.so:1:1: error: no cuRAND [curand-native]\n"
         "    bring it\n"
         "b.py: could not be read: not Python: line 1: invalid syntax\n"
-        "1 error, 1 warning in 12 files, for torch 2.15.0\n"
+        "1 error, 1 warning in 12 files, for torch 2.15.0; 1 could not be read\n"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,45 +50,50 @@ def audit(
     audited for. Raises `InputError` where a path does
     not exist.
     """
+    named = frozenset(path for path in paths if path.is_file())
     files = list(dict.fromkeys(file for path in paths for file in _files(path)))
     batches = [files[n : n + _BATCH] for n in range(0, len(files), _BATCH)]
     workers = min(workers or os.cpu_count() or 1, len(batches))
     if workers < 2 or len(files) <= _FEW:
-        outcomes = [audit_files(batch, breakages, rules) for batch in batches]
+        outcomes = [audit_files(batch, breakages, rules, named) for batch in batches]
     else:
-        outcomes = list(_on_every_core(batches, breakages, rules, workers))
+        outcomes = list(_on_every_core(batches, breakages, rules, named, workers))
+    unread = tuple(skipped for _, skipped_here in outcomes for skipped in skipped_here)
     return AuditReport(
         release=str(breakages[0].version),
-        files=len(files),
+        files=len(files) - len(unread),
         findings=tuple(found_item for found, _ in outcomes for found_item in found),
-        unread=tuple(skipped for _, unread in outcomes for skipped in unread),
+        unread=unread,
     )
 
 
 def audit_files(
-    files: Sequence[tuple[Path, FileKind]], breakages: Sequence[Breakages], rules: Sequence[Rule]
+    files: Sequence[tuple[Path, FileKind]],
+    breakages: Sequence[Breakages],
+    rules: Sequence[Rule],
+    named: frozenset[Path] = frozenset(),
 ) -> Outcome:
-    """Audit some files, one after the other."""
+    """Audit some files, one after the other; those that were `named` are parsed whatever they hold."""
     findings: list[Finding] = []
     unread: list[Unread] = []
     for path, kind in files:
-        result = _audit_file(path, kind, breakages, rules)
+        result = _audit_file(path, kind, breakages, rules, is_named=path in named)
         if isinstance(result, Unread):
-            unread.append(result)
+            unread.append(replace(result, is_named=path in named))
         else:
             findings += result
     return tuple(findings), tuple(unread)
 
 
 def _audit_file(
-    path: Path, kind: FileKind, breakages: Sequence[Breakages], rules: Sequence[Rule]
+    path: Path, kind: FileKind, breakages: Sequence[Breakages], rules: Sequence[Rule], *, is_named: bool
 ) -> tuple[Finding, ...] | Unread:
     name = path.as_posix()
     try:
         with path.open("rb") as stream:
             if kind is FileKind.NATIVE:
                 return audit_native(name, stream, breakages, rules)
-            return audit_content(name, kind, stream.read(), breakages, rules)
+            return audit_content(name, kind, stream.read(), breakages, rules, is_named=is_named)
     except OSError as error:
         return Unread(name, error.strerror or str(error))
 
@@ -96,6 +102,7 @@ def _on_every_core(
     batches: Sequence[Sequence[tuple[Path, FileKind]]],
     breakages: Sequence[Breakages],
     rules: Sequence[Rule],
+    named: frozenset[Path],
     workers: int,
 ) -> Iterator[Outcome]:
     from concurrent.futures import ProcessPoolExecutor
@@ -106,14 +113,18 @@ def _on_every_core(
     # the collector would only look through them again and again.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=gc.disable) as pool:
         names = frozenset(rule.name for rule in rules)
-        yield from pool.map(partial(_audit_batch, breakages=breakages, names=names), batches)
+        audit_one = partial(_audit_batch, breakages=breakages, names=names, named=named)
+        yield from pool.map(audit_one, batches)
 
 
 def _audit_batch(
-    files: Sequence[tuple[Path, FileKind]], breakages: Sequence[Breakages], names: frozenset[str]
+    files: Sequence[tuple[Path, FileKind]],
+    breakages: Sequence[Breakages],
+    names: frozenset[str],
+    named: frozenset[Path],
 ) -> Outcome:
     # Rules hold functions, which do not travel between processes; their names do.
-    return audit_files(files, breakages, [rule for rule in RULES if rule.name in names])
+    return audit_files(files, breakages, [rule for rule in RULES if rule.name in names], named)
 
 
 def _files(path: Path) -> Iterator[tuple[Path, FileKind]]:

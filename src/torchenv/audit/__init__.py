@@ -14,7 +14,7 @@ from torchenv.audit.findings import AuditReport, Finding, Severity, TextPlace, U
 from torchenv.audit.native import read_native
 from torchenv.audit.rule import Hit, Rule, needle_test
 from torchenv.audit.rules import RULES
-from torchenv.audit.sources import LARGEST, LARGEST_TEXT, FileKind, Source, kind_of
+from torchenv.audit.sources import CODE, LARGEST, LARGEST_TEXT, FileKind, Source, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,16 +44,19 @@ def audit_content(
     content: bytes,
     breakages: Sequence[Breakages],
     rules: Sequence[Rule] = RULES,
+    *,
+    is_named: bool = False,
 ) -> tuple[Finding, ...] | Unread:
     """Read one file that is not compiled and ask each rule that can matter to it.
 
-    `breakages` begins with the release that is audited for; those on the way to it follow.
+    `breakages` begins with the release that is audited for; those on the way to it follow. Code that
+    `is_named` is parsed even where no rule can matter to it, so that it is known to be code.
     """
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         content = content.decode("utf-16", errors="replace").encode()
     holds = needle_test(content)
     asked = [(rule, facts) for facts in breakages for rule in rules if rule.may_hit(kind, holds, facts)]
-    if not asked:
+    if not asked and not (is_named and kind in CODE):
         return ()
     largest = LARGEST.get(kind, LARGEST_TEXT)
     if len(content) > largest:

@@ -45,20 +45,29 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A file that could not be judged, and why: it is never passed over in silence."""
+    """A file that could not be judged, and why: it is never passed over in silence.
+
+    `is_named` is true where the user named the file itself, and not a folder above it.
+    """
 
     path: str
     why: str
+    is_named: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """All that an audit has to say."""
+    """All that an audit has to say; `files` is how many were read, without the unread ones."""
 
     release: str
     files: int
     findings: tuple[Finding, ...]
     unread: tuple[Unread, ...] = ()
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether a file that was named could not be read, or none at all could."""
+        return any(file.is_named for file in self.unread) or (not self.files and bool(self.unread))
 
     def at_least(self, severity: Severity) -> tuple[Finding, ...]:
         """Return the findings that matter this much or more: what `--fail-on` asks."""

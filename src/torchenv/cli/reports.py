@@ -61,7 +61,8 @@ def audit(flags: AuditFlags, session: Session) -> int:
         case _:
             written = text(report)
     session.output.print_written(written.rstrip("\n"))
-    return FOUND_SOMETHING if report.at_least(Severity[flags.fail_on.upper()]) else 0
+    is_bad = report.is_blind or report.at_least(Severity[flags.fail_on.upper()])
+    return FOUND_SOMETHING if is_bad else 0
 
 
 class ReportFlags(NamedTuple):

@@ -89,7 +89,8 @@ def _sum(report: AuditReport) -> str:
     counts = Counter(finding.severity for finding in report.findings)
     parts = [count(counts[severity], str(severity)) for severity in reversed(Severity) if counts[severity]]
     found = ", ".join(parts) or "nothing found"
-    return f"{found} in {count(report.files, 'file')}, for torch {report.release}"
+    read = f"{found} in {count(report.files, 'file')}, for torch {report.release}"
+    return f"{read}; {len(report.unread)} could not be read" if report.unread else read
 
 
 def _descriptor(rule: Rule) -> dict[str, Any]:
