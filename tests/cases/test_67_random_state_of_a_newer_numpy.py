@@ -47,6 +47,10 @@ def test_a_scan_and_a_rollback_say_so_of_environments_on_the_disk(tmp_path: Path
         assert terminal.type("adopt", tmp_path / torch).code == 0
     assert terminal.type("use", "2").code == 0
     shutil.copytree(ROOT, terminal.cwd / "runs")
+    assert " reads it with code\n" in terminal.type("checkpoints", "scan", "runs").out
+    shown = terminal.type("checkpoints", "show", "runs").out
+    assert ": readable-with-code: allow numpy" in shown
+    assert ", or use weights_only=False\n" in shown
     found = terminal.type("checkpoints", "scan", "runs", "--json").json["checkpoints"]
     (state,) = [line for line in found if line["path"].endswith("rng_state.pth")]
     assert state["environments"] == {"1": "unreadable", "2": "readable-with-code"}

@@ -351,8 +351,8 @@ def test_torchrun_of_another_installation_is_not_taken(terminal: Terminal) -> No
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["scan", "none"], 2, "none is not there"),
-        (["keep", "none"], 2, "none is not there"),
+        (["scan", "none"], 2, "none` does not exist\nhint: name a checkpoint or a folder that exists"),
+        (["keep", "none"], 2, "none` does not exist\nhint: name a checkpoint or a folder that exists"),
         (["downgrade", "none", "--for", "2.14"], 2, "none` does not exist"),
         (["downgrade", "runs/a/step-200", "--for", "old"], 2, "`old` is not a version of torch"),
         (["downgrade", "runs/a/step-200"], 2, "--for"),

@@ -158,7 +158,7 @@ def test_a_copy_that_was_stopped_is_no_checkpoint(bucket: str) -> None:
 def test_a_root_that_is_not_in_the_store_is_named(bucket: str) -> None:
     with pytest.raises(InputError) as raised:
         scan([place(f"{bucket}/none")], None, lambda _: None)
-    assert str(raised.value) == f"{bucket}/none is not there"
+    assert str(raised.value) == f"`{bucket}/none` does not exist"
 
 
 @pytest.mark.parametrize(

@@ -314,7 +314,11 @@ def _scan_lines(scanned: Scanned, lines: Sequence[Run], now: datetime) -> Iterat
         for environment in scanned.judge.environments:
             reads = line.newest_readable.get(environment.number)
             if reads is not None and reads == line.newest:
-                yield f"  environment {environment} reads it"
+                saves = [save for save in run.saves if save.name == line.newest]
+                needs_code = any(
+                    scanned.judge.of_save(save, environment) == "readable-with-code" for save in saves
+                )
+                yield f"  environment {environment} reads it{' with code' if needs_code else ''}"
             else:
                 # Broken ones are told of below, with their reasons.
                 seen = replace(line, broken=())
@@ -366,7 +370,15 @@ def _part_lines(
     yield f"  read by {nobody} ({certainty}{limit})"
     yield from (f"    {note.message}" for note in reader.because)
     for environment in scanned.judge.environments:
-        yield f"  environment {environment}: {scanned.judge.of(found, environment)}"
+        judged = scanned.judge.of(found, environment)
+        way = f": {_describe_code(reader.allow)}" if judged == "readable-with-code" else ""
+        yield f"  environment {environment}: {judged}{way}"
+
+
+def _describe_code(allow: Sequence[str]) -> str:
+    """Describe how `torch.load` reads what its default refuses."""
+    names = ", ".join(map(escape_name, allow))
+    return f"allow {names}, or use weights_only=False" if names else "use weights_only=False"
 
 
 def _entry(

@@ -226,7 +226,7 @@ def test_a_save_that_goes_on_while_it_is_looked_at_is_looked_at_again(tmp_path: 
 def test_a_root_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError) as raised:
         scanned(tmp_path / "none")
-    assert str(raised.value) == f"{tmp_path}/none is not there"
+    assert str(raised.value) == f"`{tmp_path}/none` does not exist"
 
 
 def test_a_link_in_a_circle_hides_nothing_beside_it(tmp_path: Path) -> None:

@@ -49,7 +49,9 @@ def _scan_root(
                 if index.read % 1000 == 0:
                     say(f"{root.address}: {index.read} folders read")
     except FileNotFoundError:
-        raise InputError(f"{root.address} is not there", hint="name a root that is") from None
+        raise InputError(
+            f"`{root.address}` does not exist", hint="name a checkpoint or a folder that exists"
+        ) from None
     except OSError as error:
         raise InputError(f"{root.address} cannot be looked into: {error.strerror or error}") from None
 
