@@ -381,8 +381,8 @@ def test_a_profile_without_targets_is_told_what_to_write(team: Project) -> None:
     assert (done.code, done.said) == (
         2,
         (
-            "error: team names no target to lock\n"
-            "hint: write a [[target]] into torchenv.toml, or add those of recorded hosts with --host FILE"
+            "error: the profile has no [[target]] to lock\n"
+            "hint: run `torchenv probe -o node.json`, then `torchenv lock --host node.json`"
         ),
     )
 

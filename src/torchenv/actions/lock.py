@@ -87,8 +87,8 @@ def lock(order: LockOrder, installer: Installer, say: Say) -> Locked:
     """
     if not order.profile.targets:
         raise InputError(
-            f"{order.profile.name} names no target to lock",
-            hint="write a [[target]] into torchenv.toml, or add those of recorded hosts with --host FILE",
+            "the profile has no [[target]] to lock",
+            hint="run `torchenv probe -o node.json`, then `torchenv lock --host node.json`",
         )
     _refuse_unknown(order)
     plans = decide_targets(order)
