@@ -40,7 +40,7 @@ def test_without_pytorchs_index_the_package_indexs_build_is_taken_where_it_serve
     assert workshop.inside(made, "import torch; print(torch.__version__)") == "2.15.0+cu132"
 
 
-def test_that_this_build_is_taken_and_how_large_it_is_is_said_with_the_plan(workshop: Workshop) -> None:
+def test_that_this_build_is_taken_is_said_with_the_plan(workshop: Workshop) -> None:
     order = workshop.order(
         recorded("rtx-4090-driver-580"),
         "2.15",
@@ -49,9 +49,8 @@ def test_that_this_build_is_taken_and_how_large_it_is_is_said_with_the_plan(work
         torch_index=TorchIndex(NOBODY),
     )
     (message,) = (each.message for each in order.plan.warnings if each.code == "package-index")
-    assert message == (
-        "PyTorch's index cannot be reached: using the package index's cu132 build, about 2.8 GiB to download"
-    )
+    # Its size stands with the index, where a build that is cached has none.
+    assert message == "PyTorch's index cannot be reached: using the package index's cu132 build"
     assert order.plan.build is not None
     assert order.plan.build.requirements == ("torch==2.15.0",)
 
@@ -69,6 +68,16 @@ def test_a_machine_that_only_pytorchs_index_serves_is_told_so_and_gets_nothing(w
     )
     assert caught.value.exit_code == 4
     assert not workshop.root.exists()
+
+
+def test_an_index_with_other_backends_than_the_asked_one_is_said_to_lack_that(workshop: Workshop) -> None:
+    profile = Profile(name="ci-cpu", backend=BackendChoice(only=("cpu",)))
+    with pytest.raises(IndexFailed) as caught:
+        workshop.create(recorded("cpu-only-linux"), profile=profile, torch_index=TorchIndex(NOBODY))
+    assert str(caught.value) == (
+        f"{NOBODY}/cpu cannot be reached (Connection refused),"
+        " and the default package index has no cpu build of torch 2.15.0"
+    )
 
 
 # An index that lets nobody in.

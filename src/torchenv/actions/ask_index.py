@@ -205,9 +205,13 @@ def _find_foreign_links(build: Build, listing: Listing, named: frozenset[str]) -
 def _from_package_index(build: Build, ask: Question, error: IndexUnreachable) -> Plan:
     plan = resolve(replace(ask, indexes=IndexFacts(unreachable=True)))
     if plan.build is None or plan.build.release != build.release:
+        # Another backend's build may be there, which was not asked for.
+        torch = f"torch {build.release.version}"
+        lacking = f"{' or '.join(ask.wish.backends)} build of {torch}"
+        if not ask.wish.backends:
+            lacking = f"build of {torch} for this host"
         raise IndexFailed(
-            f"{build.index} cannot be reached ({error.why}), and the default package index has no build of"
-            f" torch {build.release.version} for this host",
+            f"{build.index} cannot be reached ({error.why}), and the default package index has no {lacking}",
             hint=f"{error.hint}; `torchenv plan --offline` plans from the catalogue alone",
         )
     said = f"{build.index} cannot be reached ({error.why}): torch comes from the default package index"

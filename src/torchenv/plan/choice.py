@@ -245,10 +245,8 @@ def _from_source(search: Search, outcome: Outcome) -> tuple[Remark, ...]:
 def _from_package_index(search: Search, build: Build) -> tuple[Remark, ...]:
     if not search.ask.indexes.unreachable or search.considered.vendor == "apple":
         return ()
-    size = build.release.download_mib.get(search.ask.host.platform)
-    much = f", about {size / 1024:.1f} GiB to download" if size else ""
     on_cpu = search.considered.vendor == "cpu" != build.backend.vendor
     here = ", which computes on the CPU here" if on_cpu else ""
-    taken = f"using the package index's {build.backend.tag} build{here}{much}"
+    taken = f"using the package index's {build.backend.tag} build{here}"
     said = f"PyTorch's index cannot be reached: {taken}"
     return (Remark("package-index", said),)
