@@ -158,7 +158,7 @@ def test_condas_base_is_named_and_not_touched(terminal: Terminal, tmp_path: Path
     assert ended.code == 0, ended.err
     assert f"note: conda's base environment {base} is active in this shell and is not touched\n" in ended.err
     assert f"in use: {base} (conda); it is only read and not touched\n" in ended.err
-    assert "stays in use: not touched, file by file\n" in ended.out
+    assert ": unchanged (compared file by file)\n" in ended.out
     assert fingerprint(describe(base)) == before
 
 

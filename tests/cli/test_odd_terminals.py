@@ -28,6 +28,10 @@ def terminal(tmp_path: Path) -> Terminal:
         (("plan", "--devices", LONG), f"error: --devices `{LONG}` is not a list of numbers\n"),
         (("use", LONG), f"error: environment `{LONG}` not found\n"),
         (
+            ("prune", "--keep", "-1"),
+            "error: torchenv prune: argument --keep: must be 0 or more",
+        ),
+        (
             ("prune", "--older-than", "99999999999d"),
             "error: torchenv prune: argument --older-than: `99999999999d` is not a length of time",
         ),

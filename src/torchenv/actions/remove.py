@@ -142,7 +142,7 @@ def _indispensable(environment: Environment, manifest: Manifest) -> tuple[str, s
     for kept in manifest.kept:
         if [reader.number for reader in manifest.readers(kept)] == [environment.number]:
             why = f"nothing else can read the kept checkpoint {kept.path}"
-            return why, f"`torchenv checkpoints keep --release {kept.path}` keeps that no longer"
+            return why, f"stop keeping it: `torchenv checkpoints keep --release {kept.path}`"
     return None
 
 

@@ -378,6 +378,8 @@ def trust(flags: TrustFlags, session: Session) -> int:
 
 
 def _parse_count(text: str) -> int:
+    if re.fullmatch(r"-[0-9]+", text):
+        raise ArgumentTypeError("must be 0 or more")
     if not re.fullmatch(r"[0-9]{1,9}", text):
         raise ArgumentTypeError(f"`{text}` is not a number")
     return int(text)

@@ -253,9 +253,11 @@ def _describe_made_lines(made: CreateOutcome, order: CreateOrder, program: str) 
     if fallback is not None:
         kept = fallback.environment
         untouched = (
-            "not touched, file by file" if not made.changed_by_others else "changed by others meanwhile"
+            "unchanged (compared file by file)"
+            if not made.changed_by_others
+            else "changed by others meanwhile"
         )
-        yield f"  environment {kept} stays in use: {untouched}"
+        yield f"  environment {kept}: {untouched}"
         yield from (f"    {each}" for each in made.changed_by_others[:5])
     if order.build.unproven:
         yield "  unproven: it has not run on a device yet"

@@ -90,7 +90,7 @@ def _status_lines(status: StatusReport, root: Path) -> Iterator[str]:
         yield f"in use: environment {current}, {current.kind.value}, {current.state.value}"
         yield f"  {current.path}"
         yield f"  torch {current.torch or 'none'} on Python {current.python.version}"
-    yield f"rollback: to {_way_back(status.before)}"
+    yield f"rollback: {_way_back(status.before)}"
     if status.before is not None:
         for run in status.runs:
             yield from (f"  {line}" for line in describe_run(run, status.before))
@@ -107,9 +107,9 @@ def _status_lines(status: StatusReport, root: Path) -> Iterator[str]:
 
 def _way_back(before: Environment | None) -> str:
     if before is None:
-        return "nothing"
+        return "no previous environment"
     failed = ", whose smoke commands failed" if before.state is State.FAILED else ""
-    return f"environment {before}{failed}"
+    return f"to environment {before}{failed}"
 
 
 def _change(change: PackageChange | None) -> dict[str, str | None] | None:
