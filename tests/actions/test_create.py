@@ -286,6 +286,13 @@ def test_an_active_environment_without_torch_is_named_as_not_touched(
     assert f"active in this shell: {tmp_path / 'other'}; it is not touched" in workshop.said
 
 
+def test_an_environment_that_was_only_found_is_not_called_active(workshop: Workshop, tmp_path: Path) -> None:
+    host = using(recorded("cpu-only-linux"), tmp_path / "other", "2.14.1")
+    (seen,) = host.environments
+    workshop.create(replace(host, environments=(replace(seen, torch=None, was_found=True),)))
+    assert f"found in this project: {tmp_path / 'other'}; it is not touched" in workshop.said
+
+
 def nothing_was_left(workshop: Workshop) -> bool:
     store = workshop.store
     ours = {workshop.root, workshop.root / "reserve"}  # the record and what is there for a full disk

@@ -107,3 +107,9 @@ def test_code_that_may_break_is_mentioned() -> None:
     found = advice(using("2.14.1+cu130"), Known(findings={"warning": 4, "note": 9}))
     assert found.verdict == "upgrade"
     assert found.reasons[1:] == ("the audit found 4 warnings: read them before a long run",)
+
+
+def test_advice_for_another_machine_does_not_call_it_this_one() -> None:
+    ask = Question(host=recorded("cpu-only-linux"), wish=Wish(version="2.15"), catalogue=CATALOGUE)
+    assert "suits this machine" in resolve(ask).advice.reasons[0]
+    assert "suits that machine" in resolve(replace(ask, is_elsewhere=True)).advice.reasons[0]

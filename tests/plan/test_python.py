@@ -169,3 +169,13 @@ def test_a_mac_with_pythons_of_intel_alone_is_told_so() -> None:
     )
     assert plan.hint is not None
     assert "install one of Python 3.11, 3.12, 3.13, 3.14, 3.15 for arm64" in plan.hint
+
+
+def test_an_environment_that_was_only_found_is_not_called_active() -> None:
+    found = replace(in_use("3.12.4"), was_found=True)
+    passed = planned(linux("3.12.7", "3.13.1", environments=(found,))).pythons
+    assert {python.why for python in passed} == {
+        "Python 3.12 matches /p/.venv, which was found in this project"
+    }
+    passed = planned(linux("3.12.7", "3.13.1", environments=(in_use("3.12.4"),))).pythons
+    assert {python.why for python in passed} == {"Python 3.12 matches the active environment"}

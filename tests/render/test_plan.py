@@ -19,6 +19,13 @@ def plan_for(name: str) -> Plan:
     return resolve(Question(host=host, wish=Wish(version="2.15"), catalogue=resources.catalogue()))
 
 
+def test_a_plan_for_another_machine_ends_with_what_to_run_there() -> None:
+    lines = describe_plan(
+        plan_for("rtx-4090-driver-580"), following="torchenv create 2.15", is_elsewhere=True
+    )
+    assert lines.splitlines()[-1] == "on that machine: torchenv create 2.15"
+
+
 def test_the_choice_comes_first_and_the_next_command_last() -> None:
     lines = describe_plan(plan_for("rtx-4090-driver-580"), following="torchenv create 2.15").splitlines()
     assert lines[:3] == [

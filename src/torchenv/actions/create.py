@@ -210,7 +210,8 @@ def _say_what_is_left_alone(host: Host, fallback: Fallback | None, ports: Ports)
         ports.say(f"in use: {fallback.environment.path} ({kind}); it is only read and not touched")
     active = host.active
     if active is not None and (fallback is None or active.path != fallback.environment.path):
-        ports.say(f"active in this shell: {active.path}; it is not touched")
+        where = "found in this project" if active.was_found else "active in this shell"
+        ports.say(f"{where}: {active.path}; it is not touched")
 
 
 def _record_fallback(manifest: Manifest, fallback: Fallback | None, ports: Ports) -> None:

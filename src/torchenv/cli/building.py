@@ -206,6 +206,7 @@ def plan(flags: PlanFlags, session: Session) -> int:
         catalogue=session.catalogue,
         known=gather_known(session, _count_findings(flags.audit, session)),
         active=find_active(session),
+        is_elsewhere=bool(choice.hosts),
     )
     found = resolve(question)
     if not (asked.offline or choice.hosts) and found.outcome is not Outcome.BLOCKED:
@@ -217,8 +218,11 @@ def plan(flags: PlanFlags, session: Session) -> int:
     else:
         from torchenv.render.plan import describe_plan
 
-        following = shlex.join([*session.settings.command, "create", *write_choice(choice, session)])
-        session.output.print_text(describe_plan(found, following=following, explain=flags.explain))
+        program = ["torchenv"] if choice.hosts else session.settings.command
+        following = shlex.join([*program, "create", *write_choice(choice, session)])
+        session.output.print_text(
+            describe_plan(found, following=following, explain=flags.explain, is_elsewhere=bool(choice.hosts))
+        )
     return NothingSuits.exit_code if found.outcome is Outcome.BLOCKED else 0
 
 

@@ -166,12 +166,16 @@ class Apple:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SeenEnvironment:
-    """An environment that was there before torchenv came, its torch read from files."""
+    """An environment that was there before torchenv came, its torch read from files.
+
+    `active` marks the one that counts here; where it `was_found`, no shell is in it: the project holds it.
+    """
 
     path: str
     python: Version | None = None
     torch: Version | None = None
     active: bool = False
+    was_found: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,6 +415,7 @@ def _environment(table: Table) -> SeenEnvironment:
         python=_version(table, "python"),
         torch=_version(table, "torch"),
         active=table.maybe("active", bool, default=False),
+        was_found=table.maybe("was_found", bool, default=False),
     )
 
 

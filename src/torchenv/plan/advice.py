@@ -21,7 +21,7 @@ def advise(ask: Question, outcome: Outcome, build: Build | None, why: tuple[str,
     old = active.torch if active else None
     if outcome is Outcome.FALLBACK:
         still = "still " if old is not None and old.base_version == new.base_version else ""
-        return Advice(STAY, (*why, f"torch {new} ({build.backend.tag}) {still}suits this machine"))
+        return Advice(STAY, (*why, f"torch {new} ({build.backend.tag}) {still}suits {_here(ask)}"))
     if old is not None and old.base_version == new.base_version:
         return Advice(STAY, (f"torch {old} is active already",))
     if old is not None and old > new:
@@ -41,10 +41,14 @@ def _machine(ask: Question, build: Build) -> str:
     """Name what the build was held against."""
     accelerator = ask.host.nvidia
     if build.backend.vendor != "nvidia" or not accelerator.devices or build.unproven:
-        return "this machine"
+        return _here(ask)
     names = ", ".join(dict.fromkeys(device.name for device in accelerator.devices if device.visible))
     driver = f" with driver {accelerator.driver}" if accelerator.driver else ""
-    return f"the {names}{driver}" if names else "this machine"
+    return f"the {names}{driver}" if names else _here(ask)
+
+
+def _here(ask: Question) -> str:
+    return "that machine" if ask.is_elsewhere else "this machine"
 
 
 def _door(old: Version, new: Version, known: Known) -> Iterator[str]:

@@ -108,8 +108,7 @@ def reject_others(
         elif wish.python:
             why = "another was asked for"
         elif chosen.minor == _minor_in_use(ask, free_threaded=wish.free_threaded):
-            model = "--like" if ask.like is not None else "the active environment"
-            why = f"Python {chosen.minor} matches {model}"
+            why = f"Python {chosen.minor} matches {_describe_model(ask)}"
         else:
             why = f"Python {chosen.minor} is preferred for torch {release.line}"
         passed.append(PassedPython(python.minor, python.path, why))
@@ -228,6 +227,15 @@ def _minor_in_use(ask: Question, *, free_threaded: bool) -> str | None:
     if active is None or active.python is None:
         return None
     return f"{active.python.major}.{active.python.minor}{suffix}"
+
+
+def _describe_model(ask: Question) -> str:
+    if ask.like is not None:
+        return "--like"
+    model = ask.in_use
+    if model is not None and model.was_found:
+        return f"{model.path}, which was found in {'that' if ask.is_elsewhere else 'this'} project"
+    return "the active environment"
 
 
 def _plan_found(python: Interpreter) -> PlannedPython:

@@ -107,6 +107,7 @@ class Question:
     known: Known = NOTHING_KNOWN
     active: SeenEnvironment | None = None
     like: str | None = None
+    is_elsewhere: bool = False
 
     @property
     def in_use(self) -> SeenEnvironment | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchenv.host.model import AmdDevice, Host, IntelDevice, NvidiaDevice, Status
+from torchenv.host.model import AmdDevice, Host, IntelDevice, NvidiaDevice, SeenEnvironment, Status
 
 
 def describe_host(host: Host) -> str:
@@ -28,12 +28,17 @@ def _lines(host: Host) -> Iterator[str]:
         kind = f" {python.implementation}" if python.implementation != "cpython" else ""
         yield f"Python {python.version}{'t' if python.free_threaded else ''}{kind}: {python.path}"
     for environment in host.environments:
-        state = "in use" if environment.active else "beside"
-        yield f"environment ({state}): {environment.path}, torch {environment.torch or 'none'}"
+        yield f"environment ({_state(environment)}): {environment.path}, torch {environment.torch or 'none'}"
     yield from (f"note: {problem.message}" for problem in host.problems)
     accelerators = (host.nvidia, host.amd, host.intel)
     if all(accelerator.status is Status.ABSENT for accelerator in accelerators) and host.system != "darwin":
         yield "no accelerator was seen"
+
+
+def _state(environment: SeenEnvironment) -> str:
+    if environment.was_found:
+        return "found in this project"
+    return "in use" if environment.active else "beside"
 
 
 def _system(host: Host) -> str:

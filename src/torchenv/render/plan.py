@@ -14,9 +14,15 @@ _VERDICTS = {
 }
 
 
-def describe_plan(plan: Plan, *, following: str = "torchenv create", explain: bool = False) -> str:
-    """Describe a plan; `following` is the command that makes it, and `explain` adds what was not chosen."""
-    return "\n".join(_lines(plan, following, explain=explain))
+def describe_plan(
+    plan: Plan, *, following: str = "torchenv create", explain: bool = False, is_elsewhere: bool = False
+) -> str:
+    """Describe a plan; `following` is the command that makes it, and `explain` adds what was not chosen.
+
+    A plan of a machine that `is_elsewhere` is made there, and not here.
+    """
+    where = "on that machine" if is_elsewhere else "next"
+    return "\n".join(_lines(plan, f"{where}: {following}", explain=explain))
 
 
 def describe_decision(plan: Plan, *, explain: bool = False) -> str:
@@ -51,7 +57,7 @@ def _lines(plan: Plan, following: str, *, explain: bool) -> Iterator[str]:
             yield f"with pip alone: {pip_command(plan.build)}"
     yield from _describe_rejected(plan) if explain else _count_rejected(plan)
     if plan.build is not None:
-        yield f"next: {following}"
+        yield following
 
 
 def _decision(plan: Plan) -> Iterator[str]:

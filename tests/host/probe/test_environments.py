@@ -1,5 +1,6 @@
 """Which environments the probe finds, the torch in them, and which one is in use."""
 
+import json
 import os
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from tests.support.machine import Tools, probed
 
 from torchenv.host.model import Host, Problem
+from torchenv.render.host import describe_host
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the places are those of POSIX systems")
 
@@ -197,3 +199,14 @@ def test_nothing_is_taken_to_be_in_use_behind_shims(tmp_path: Path) -> None:
     shims.mkdir(parents=True)
     path = os.pathsep.join((str(shims), str(place / "bin")))
     assert probed(tmp_path / "root", variables={"PATH": path}).environments == ()
+
+
+def test_an_environment_that_no_shell_is_in_is_called_found(tmp_path: Path) -> None:
+    own = venv(tmp_path / "work/.venv")
+    found = probed(tmp_path / "root", project=tmp_path / "work")
+    assert [(place.active, place.was_found) for place in found.environments] == [(True, True)]
+    assert f"environment (found in this project): {own}, torch" in describe_host(found)
+    assert Host.from_json(json.dumps(found.to_document()), "host.json").environments == found.environments
+    variables = {"VIRTUAL_ENV": str(own)}
+    active = probed(tmp_path / "root", variables=variables, project=tmp_path / "work")
+    assert f"environment (in use): {own}, torch" in describe_host(active)

@@ -71,7 +71,10 @@ def understand(seen: SeenEvidence) -> tuple[tuple[SeenEnvironment, ...], tuple[P
         found.append((why, SeenEnvironment(path=path, python=_python(said), torch=parse_torch(said))))
     ranked = [number for number, (why, _) in enumerate(found) if why in _RANK]
     in_use = min(ranked, key=lambda number: _RANK.index(found[number][0]), default=None)
-    environments = tuple(replace(each, active=number == in_use) for number, (_, each) in enumerate(found))
+    environments = tuple(
+        replace(environment, active=number == in_use, was_found=why == "project")
+        for number, (why, environment) in enumerate(found)
+    )
     base = next((each.path for why, each in found if why == "conda base"), None)
     if base is not None:
         active = next(environment.path for environment in environments if environment.active)
