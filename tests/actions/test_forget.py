@@ -72,3 +72,18 @@ def test_the_only_reader_of_a_kept_checkpoint_stays(workspace: Workspace, tmp_pa
         f"environment {adopted} is the only one that reads the kept checkpoint `runs/a/step-1`"
     )
     assert adopted in store.read().environments
+
+
+def test_a_reader_whose_directory_is_gone_is_no_other_reader(workspace: Workspace, tmp_path: Path) -> None:
+    adopted = workspace.adopted(tmp_path / ".venv")
+    built = workspace.built()
+    workspace.built("2.15.0+cu134")
+    use("3", workspace.store, workspace.outside)
+    store = workspace.store
+    with store.hold("a keep"):
+        store.write(store.read().keep(Kept(path="runs/a/step-1", readable_by=(1, 2))))
+    Path(built.path).rename(tmp_path / "elsewhere")
+    with pytest.raises(NothingSuits) as caught:
+        forget("1", store)
+    assert caught.value.message.startswith(f"environment {adopted} is the only one that reads")
+    assert adopted in store.read().environments

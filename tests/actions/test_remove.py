@@ -105,6 +105,18 @@ def test_the_only_one_that_reads_a_kept_checkpoint_stays(workspace: Workspace) -
     assert go(["3"], workspace.store, workspace.running, replaceable) == [third]
 
 
+def test_a_reader_whose_directory_is_gone_is_no_other_reader(workspace: Workspace) -> None:
+    *_, third = three(workspace)
+    keep_checkpoint(workspace, 3, 1)
+    Path(workspace.store.read().number(1).path).rename(workspace.directory / "elsewhere")
+    with pytest.raises(NothingSuits) as caught:
+        remove(["3"], workspace.store, workspace.running, replaceable)
+    assert caught.value.message == (
+        f"environment {third} is not removed: nothing else can read the kept checkpoint runs/a/step-100"
+    )
+    assert Path(third.path).is_dir()
+
+
 def test_of_two_readers_removed_together_neither_goes(workspace: Workspace) -> None:
     *_, third = three(workspace)
     fourth = workspace.built("2.13.0+cu126")

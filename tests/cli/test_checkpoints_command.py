@@ -219,6 +219,16 @@ def test_who_is_asked_before_a_rollback_has_read_the_warning(terminal: Terminal)
     assert terminal.type("list", "--json").json["current"] == 2
 
 
+def test_an_environment_that_was_deleted_is_no_reader_of_what_is_kept(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    shutil.rmtree(tmp_path / "2.14.1+cu126")
+    ended = terminal.type("checkpoints", "keep", Path("runs") / "a" / "step-100")
+    assert ended.code == 0
+    assert "readable by 2 (" in ended.out
+    assert "1 (" not in ended.out
+
+
 def test_keep_verify_and_release(terminal: Terminal) -> None:
     step = Path("runs") / "a" / "step-100"
     kept = terminal.type("checkpoints", "keep", step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torchenv.actions.switch import is_last_reader
 from torchenv.errors import NothingSuits
 from torchenv.workspace.records import Environment, EnvironmentKind
 from torchenv.workspace.store import Store
@@ -27,7 +28,7 @@ def forget(named: str, store: Store) -> Environment:
                 hint="switch to another one first: `torchenv use ENV`",
             )
         for kept in manifest.kept:
-            if [reader.number for reader in manifest.readers(kept)] == [environment.number]:
+            if is_last_reader(environment, kept, manifest, store):
                 raise NothingSuits(
                     f"environment {environment} is the only one that reads the kept checkpoint `{kept.path}`",
                     hint=f"release that first: `torchenv checkpoints keep --release {kept.path}`",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torchenv.actions.run import directory_of
 from torchenv.actions.status import list_added_by_hand
-from torchenv.actions.switch import unusable
+from torchenv.actions.switch import is_last_reader, unusable
 from torchenv.errors import NothingSuits, TorchenvError, WorkspaceError
 from torchenv.lockfile.lock import Lock
 from torchenv.system.processes import Running
@@ -72,7 +72,7 @@ def remove(
         after = manifest
         for text in named:
             environment = after.find(text)
-            _refuse(environment, after, running)
+            _refuse(environment, after, store, running)
             if not force and _leads_back(environment, after, store):
                 hint = "remove it all the same with --force"
                 raise NothingSuits(f"environment {environment} is not removed: {_WAY_BACK}", hint=hint)
@@ -118,13 +118,13 @@ def prune(
 
 def explain_need(environment: Environment, manifest: Manifest, store: Store) -> str | None:
     """Explain why an environment must stay; None where nobody needs it."""
-    if (indispensable := _indispensable(environment, manifest)) is not None:
+    if (indispensable := _indispensable(environment, manifest, store)) is not None:
         return indispensable[0]
     return _WAY_BACK if _leads_back(environment, manifest, store) else None
 
 
-def _refuse(environment: Environment, manifest: Manifest, running: Running) -> None:
-    if (indispensable := _indispensable(environment, manifest)) is not None:
+def _refuse(environment: Environment, manifest: Manifest, store: Store, running: Running) -> None:
+    if (indispensable := _indispensable(environment, manifest, store)) is not None:
         why, hint = indispensable
         raise NothingSuits(f"environment {environment} is not removed: {why}", hint=hint)
     if (running_there := _in_way(environment, running)) is not None:
@@ -132,7 +132,9 @@ def _refuse(environment: Environment, manifest: Manifest, running: Running) -> N
         raise WorkspaceError(said, hint="end that first")
 
 
-def _indispensable(environment: Environment, manifest: Manifest) -> tuple[str, str | None] | None:
+def _indispensable(
+    environment: Environment, manifest: Manifest, store: Store
+) -> tuple[str, str | None] | None:
     """Explain why an environment must stay even by force, and what would let it go."""
     if environment.kind is EnvironmentKind.ADOPTED:
         hint = f"take it off the record, its files stay: `torchenv forget {environment.number}`"
@@ -140,7 +142,7 @@ def _indispensable(environment: Environment, manifest: Manifest) -> tuple[str, s
     if environment.number == manifest.current:
         return "it is in use", "put another one in use first: `torchenv use ENV`"
     for kept in manifest.kept:
-        if [reader.number for reader in manifest.readers(kept)] == [environment.number]:
+        if is_last_reader(environment, kept, manifest, store):
             why = f"nothing else can read the kept checkpoint {kept.path}"
             return why, f"stop keeping it: `torchenv checkpoints keep --release {kept.path}`"
     return None

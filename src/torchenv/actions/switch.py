@@ -15,7 +15,7 @@ from torchenv.errors import NothingSuits, TorchenvError, WorkspaceError
 from torchenv.profile.model import Smoke
 from torchenv.system.processes import Process, Running
 from torchenv.workspace.manifest import Manifest
-from torchenv.workspace.records import Environment, EnvironmentKind, Run, State
+from torchenv.workspace.records import Environment, EnvironmentKind, Kept, Run, State
 from torchenv.workspace.store import Store
 
 # A person reads of this many runs; the document holds all.
@@ -127,6 +127,21 @@ def unusable(environment: Environment, store: Store) -> str | None:
     if environment.torch is not None and installation.torch is None:
         return f"torch {environment.torch} is no longer in {installation.path}"
     return None
+
+
+def find_readers(kept: Kept, manifest: Manifest, store: Store) -> tuple[Environment, ...]:
+    """Return the environments that can read a lifeboat and that can be used as they are on the disk."""
+    return tuple(item for item in manifest.readers(kept) if unusable(item, store) is None)
+
+
+def is_last_reader(environment: Environment, kept: Kept, manifest: Manifest, store: Store) -> bool:
+    """Whether an environment is recorded as a reader of a lifeboat that no other usable one reads.
+
+    It need not be usable itself: its disk may be away for a while.
+    """
+    if environment not in manifest.readers(kept):
+        return False
+    return all(item.number == environment.number for item in find_readers(kept, manifest, store))
 
 
 def drift(environment: Environment, path: Path) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import SUPPRESS, Namespace
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -281,6 +282,7 @@ def _verdict(scanned: Scanned) -> int:
 def _keep(flags: KeepFlags, session: Session) -> int:
     from torchenv.actions.checkpoints import address_of
     from torchenv.actions.lifeboat import keep, refuse_inside, release
+    from torchenv.actions.switch import find_readers
     from torchenv.render.checkpoints import describe_kept
     from torchenv.workspace.records import as_json
 
@@ -308,9 +310,11 @@ def _keep(flags: KeepFlags, session: Session) -> int:
             system=session.settings.checkpoint_system,
             progress=session.output.progress(f"hashing {address}"),
         )
-        kept.append(as_json(keeping.kept))
+        reading = find_readers(keeping.kept, session.store.read(), session.store)
+        numbers = tuple(environment.number for environment in reading)
+        kept.append(as_json(replace(keeping.kept, readable_by=numbers)))
         if not session.output.is_json:
-            session.output.print_text(describe_kept(keeping, session.store.read().environments))
+            session.output.print_text(describe_kept(keeping, reading))
     if session.output.is_json:
         session.output.print_document({"schema": "torchenv.kept/1", "kept": kept})
     return 0
