@@ -355,3 +355,13 @@ def test_the_target_takes_the_python_of_the_environment_that_has_it(workspace: W
     with pytest.raises(InputError) as raised:
         DowngradeTarget.of("old", manifest, "linux")
     assert str(raised.value) == "`old` is not a version of torch"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
+def test_a_name_that_acts_on_a_terminal_is_escaped_in_a_refusal(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as missing:
+        copied(tmp_path / "step-8\nstep-9\x1b[2J")
+    with pytest.raises(NothingSuits) as broken:
+        copied(save(tmp_path / "a" / "step-8\n\x1b[2J", "dcp-nometa"))
+    assert missing.value.message.isprintable()
+    assert broken.value.message.isprintable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.workspace import Workspace
 from torchenv.actions.lifeboat import Keeping, KeptChange, keep, release, verify
 from torchenv.actions.remove import explain_need
 from torchenv.errors import InputError, NothingSuits, WorkspaceError
+from torchenv.render.checkpoints import describe_verified
 
 
 def kept(workspace: Workspace, path: Path, *, copy: bool = False) -> Keeping:
@@ -272,3 +274,18 @@ def test_a_later_save_to_the_same_path_changes_no_copy_and_is_told(workspace: Wo
         file.write(b"of a later step")
     assert contents(workspace.directory / copied) == before
     assert changes(workspace) == (KeptChange("runs/a/step-100", "__0_0.distcp", "changed"),)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
+def test_a_name_forges_no_verdict_and_reaches_no_terminal(workspace: Workspace) -> None:
+    name = "step-8\nruns-b: unchanged\x1b[2J"
+    path = save(workspace.directory / "runs" / name, "dcp-2.14.1")
+    kept(workspace, path, copy=True)
+    for note in (None, "a\nb"):
+        if note:
+            (path / note).write_text("a note")
+        verified, found = verify((), workspace.store, lambda *_: None)
+        lines = describe_verified(verified, found).splitlines()
+        assert all(line.isprintable() for line in lines)
+        assert "runs-b: unchanged" not in lines
+        assert len(lines) == (2 if note else 1)

@@ -13,6 +13,7 @@ from torchenv.actions.pointers import CopyPointer, point_to_copy
 from torchenv.checkpoints.downgrade import Downgraded
 from torchenv.checkpoints.formats.dcp import GLOBAL, RANK_LOCAL
 from torchenv.checkpoints.formats.inert import Damaged
+from torchenv.checkpoints.lifeboats import make_printable
 from torchenv.checkpoints.readability import rules
 from torchenv.checkpoints.scan import scan
 from torchenv.checkpoints.scan.runs import needs_plain_path, reader_after, runs_of
@@ -112,7 +113,9 @@ def downgrade(
     there = place(source)
     aim = to or find_aim(source, target, name)
     if is_within(aim, source):
-        raise InputError(f"a copy cannot be inside its original, `{source}`", hint="name another place")
+        raise InputError(
+            f"a copy cannot be inside its original, `{make_printable(source)}`", hint="name another place"
+        )
     parts = find_parts(there)
     unread = [part for part in parts if _is_unread(part, target)]
     if not unread and all(part.state == "complete" for part in parts):
@@ -132,7 +135,9 @@ def downgrade(
     if goal.exists() and not (is_remote(aim) and not rewritten.keys() & goal.files().keys()):
         hint = "name another place for the copy: `torchenv checkpoints downgrade SRC DST`"
         raise InputError(
-            f"`{aim}` already exists and is no copy of `{source}` for torch {target.torch}", hint=hint
+            f"`{make_printable(aim)}` already exists and is no copy of `{make_printable(source)}`"
+            f" for torch {target.torch}",
+            hint=hint,
         )
     carried = write_copy(there, goal, sizes, rewritten, link=link, progress=progress)
     return Copied(
@@ -181,7 +186,7 @@ def downgrade_runs(
     for run in runs_of(index, str):
         complete = [save for save in run.saves if save.complete and not is_copy(save.name)]
         if not complete:
-            refused.append(f"{run.path}: none of its saves is complete")
+            refused.append(f"{make_printable(run.path)}: none of its saves is complete")
         for save in complete[-1:] if newest else complete:
             if all(target.is_read(index.readers[part.found.reader]) for part in save.parts):
                 continue
@@ -189,7 +194,7 @@ def downgrade_runs(
             try:
                 copied = downgrade(save.path, target, to=aim, link=link, progress=progress)
             except (NothingSuits, InputError) as error:
-                refused.append(f"{save.path}: {error.message}")
+                refused.append(f"{make_printable(save.path)}: {error.message}")
                 continue
             copies.append(copied)
             if copied.made:
@@ -204,7 +209,7 @@ def _name_below(path: str, root: str) -> str:
 def find_parts(there: Place) -> tuple[Checkpoint, ...]:
     """Return all checkpoints of the save that is at a place; raises `InputError` where it is none."""
     if not there.exists():
-        raise InputError(f"`{there.address}` does not exist")
+        raise InputError(f"`{make_printable(there.address)}` does not exist")
     index = scan([there], None, lambda _: None)
     between = "/" if is_remote(there.address) else os.sep
     inside = f"{there.address}{between}"
@@ -213,7 +218,7 @@ def find_parts(there: Place) -> tuple[Checkpoint, ...]:
     found = list(index)
     if not found or (len(of_runs) > 1 and not is_save(there.address.rpartition(between)[2])):
         hint = "for the saves of a run, say --newest or --all"
-        raise InputError(f"`{there.address}` is no checkpoint", hint=hint)
+        raise InputError(f"`{make_printable(there.address)}` is no checkpoint", hint=hint)
     return tuple(
         index.checkpoint(f"{address}{between}{one.name}" if one.name else address, one)
         for _, address, _, one in found
@@ -229,19 +234,20 @@ def _is_unread(part: Checkpoint, target: DowngradeTarget) -> bool:
 def _refuse(part: Checkpoint, target: DowngradeTarget, *, is_unread: bool) -> None:
     if part.state != "complete":
         said = "; ".join(note.message for note in part.problems)
-        raise NothingSuits(f"{part.path} is {part.state}: {said}")
+        raise NothingSuits(f"{make_printable(part.path)} is {part.state}: {said}")
     if not is_unread:
         return
     reader = part.reader
     if part.format != "dcp":
         reasons = "; ".join(note.message for note in reader.because if not target.is_read(_alone(note)))
         raise NothingSuits(
-            f"{part.path} is not a distributed checkpoint; only those can be downgraded: {reasons}"
+            f"{make_printable(part.path)} is not a distributed checkpoint;"
+            f" only those can be downgraded: {reasons}"
         )
     after = reader_after(reader, target.plain_path)
     if not target.is_read(after):
         reasons = "; ".join(note.message for note in after.because if not target.is_read(_alone(note)))
-        said = f"torch {target.torch} cannot read a copy of {part.path} either"
+        said = f"torch {target.torch} cannot read a copy of {make_printable(part.path)} either"
         raise NothingSuits(f"{said}: {reasons}")
 
 
@@ -261,7 +267,7 @@ def _rewrite(there: Place, source: str, part: str, target: DowngradeTarget) -> d
             try:
                 data = rewrite(tree.read(name), target.torch, portable_path=target.plain_path)
             except Damaged as damaged:
-                raise NothingSuits(f"{part}/{name}: {damaged.message}") from None
+                raise NothingSuits(f"{make_printable(part)}/{name}: {damaged.message}") from None
             rewritten[f"{below}/{name}" if below else name] = data
     return rewritten
 

@@ -58,7 +58,8 @@ class KeptChange:
     what: str  # changed, missing, added, unreadable
 
     def __str__(self) -> str:
-        return f"{self.path}/{self.file}: {self.what}" if self.file else f"{self.path}: {self.what}"
+        name = f"{self.path}/{self.file}" if self.file else self.path
+        return f"{make_printable(name)}: {self.what}"
 
 
 def keep(

@@ -283,6 +283,7 @@ def _keep(flags: KeepFlags, session: Session) -> int:
     from torchenv.actions.checkpoints import address_of
     from torchenv.actions.lifeboat import keep, refuse_inside, release
     from torchenv.actions.switch import find_readers
+    from torchenv.checkpoints.lifeboats import make_printable
     from torchenv.render.checkpoints import describe_kept
     from torchenv.workspace.records import as_json
 
@@ -290,7 +291,7 @@ def _keep(flags: KeepFlags, session: Session) -> int:
     if flags.release:
         released = [release(address, session.store) for address in addresses]
         for one in released:
-            session.output.say(f"{one.path} is kept no longer; its files stay as they are")
+            session.output.say(f"{make_printable(one.path)} is kept no longer; its files stay as they are")
         if session.output.is_json:
             document = {"schema": "torchenv.kept/1", "kept": [], "released": list(map(as_json, released))}
             session.output.print_document(document)

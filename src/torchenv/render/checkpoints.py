@@ -93,14 +93,16 @@ def describe_kept(keeping: Keeping, environments: Sequence[Environment]) -> str:
     lines.append(f"  readable by {', '.join(names)}" if names else "  no environment here can read it")
     if kept.copy:
         how = "/".join(sorted(transfer.value for transfer in keeping.carried)) or "already copied"
-        lines.append(f"  copy: {kept.copy} ({how})")
+        lines.append(f"  copy: {make_printable(kept.copy)} ({how})")
         if Transfer.LINKED in keeping.carried:
             lines.append(
                 "  hard links are the same files: a program that writes into the original changes both"
             )
     else:
         lines.append("  guarded by its hashes only: `torchenv checkpoints verify` notices a change,")
-        lines.append(f"  `torchenv checkpoints keep --copy {kept.path}` keeps a copy of the bytes")
+        lines.append(
+            f"  `torchenv checkpoints keep --copy {make_printable(kept.path)}` keeps a copy of the bytes"
+        )
     return "\n".join(lines)
 
 
@@ -118,11 +120,11 @@ def describe_verified(kept: Sequence[Kept], changes: Sequence[KeptChange]) -> st
     if not kept:
         return "nothing is kept: `torchenv checkpoints keep PATH` keeps a checkpoint"
     changed = {change.path for change in changes}
-    lines = [f"{one.path}: unchanged" for one in kept if not {one.path, one.copy} & changed]
+    lines = [f"{make_printable(one.path)}: unchanged" for one in kept if not {one.path, one.copy} & changed]
     lines += map(str, changes)
     for one in kept:
         if one.copy and one.path in changed and one.copy not in changed:
-            lines.append(f"{one.path}: its copy {one.copy} is unchanged")
+            lines.append(f"{make_printable(one.path)}: its copy {make_printable(one.copy)} is unchanged")
     return "\n".join(lines)
 
 
@@ -167,16 +169,17 @@ def describe_copied(
         if copied.made:
             how = "/".join(sorted(transfer.value for transfer in copied.carried)) or "copied"
             size = f"{copied.metadata} bytes of metadata rewritten, {count(copied.files, 'file')} {how}"
-            lines.append(f"{copied.copy}: copied from {copied.source}; original unchanged; {size}")
+            copy, source = make_printable(copied.copy), make_printable(copied.source)
+            lines.append(f"{copy}: copied from {source}; original unchanged; {size}")
             if Transfer.LINKED in copied.carried:
                 lines.append("  hard links are the same files: a program that writes into one changes both")
             lines += _describe_pointers(copied.pointers)
         else:
-            lines.append(f"{copied.source}: nothing to do, {copied.why}")
+            lines.append(f"{make_printable(copied.source)}: nothing to do, {copied.why}")
     lines += [f"not copied: {reason}" for reason in refused]
     for proof in proofs:
         if proof.differences:
-            lines.append(f"{proof.copy}: NOT equal: {some(proof.differences)}")
+            lines.append(f"{make_printable(proof.copy)}: NOT equal: {some(proof.differences)}")
         else:
             tensors = count(proof.tensors, "tensor")
             lines.append(
