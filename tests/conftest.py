@@ -21,8 +21,9 @@ from torchenv.installers import LockRequest
 from torchenv.installers.uv import Uv, uv_program
 from torchenv.system.process import Programs
 
+# A run under nohup, or in the background of a script, ignores them, and so would every program a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 if hasattr(signal, "SIGHUP"):
-    # Under nohup it is ignored, and every program that a test starts would ignore it too.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
