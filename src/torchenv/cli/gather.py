@@ -158,8 +158,8 @@ def gather_known(session: Session, findings: Mapping[str, int] | None = None) ->
 
 def find_active(session: Session) -> SeenEnvironment | None:
     """Return the manifest's active environment as the plan weighs it; None where there is none."""
-    # Without a workspace there is no record, and what reads one takes a third of a plan's time to import.
-    if not session.settings.root.is_dir():
+    # Without a record nothing is active, and what reads one takes a third of a plan's time to import.
+    if not any(session.settings.root.glob("manifest.toml*")):
         return None
     from packaging.version import Version
 
