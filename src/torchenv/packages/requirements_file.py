@@ -117,7 +117,7 @@ def _requirement(
         into.append(CarriedRequirement(text, source))
 
 
-# Where conda's channels build: certifi @ file:///home/conda/feedstock_root/build_artifacts/certifi_17…/work/certifi
+# Where conda builds: certifi @ file:///home/conda/feedstock_root/build_artifacts/certifi_17…
 _BUILT_BY_CONDA = re.compile(r"/(feedstock_root|croot|conda-bld|bld|build_artifacts)/")
 
 
