@@ -1,6 +1,8 @@
-"""Every help line is in one file, so that a change of words is seen in review; words of the past stay away.
+"""Every help line and message is in a file, so that a change of words is seen in review; old words stay away.
 
-Write the file again with `python -m tests.test_messages` in the top directory of the repository.
+`messages.txt` is what the commands print as their help, `messages_of_modules.txt` what the sources may print,
+each text with the names of its fields. Write both again with `python -m tests.test_messages` in the top
+directory of the repository.
 """
 
 from __future__ import annotations
@@ -13,12 +15,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.messages import PACKAGE, list_messages, raised_by
 
-import torchenv
 from torchenv.cli import COMMANDS, main
 
-(PACKAGE,) = map(Path, torchenv.__path__)
 FILE = Path(__file__).parent / "messages.txt"
+OF_MODULES = Path(__file__).parent / "messages_of_modules.txt"
 
 # What was said once, odd or unclear, and is said otherwise now: in no module and in no help.
 PAST = (
@@ -104,6 +106,32 @@ def test_a_line_of_help_begins_large_and_ends_without_a_stop() -> None:
         assert not says.endswith(".")
 
 
+def test_every_message_of_the_sources_is_one_that_was_reviewed() -> None:
+    assert write_messages() == OF_MODULES.read_text("utf-8"), "write it again: python -m tests.test_messages"
+
+
+def test_the_sentence_of_every_error_is_among_the_messages() -> None:
+    messages = list_messages()
+    for path, tree in read_sources():
+        assert set(raised_by(tree)) <= set(messages.get(path, ())), path
+
+
+def write_messages() -> str:
+    """List the messages of every module below its name."""
+    return "\n".join(
+        "\n".join([module, *(f"  {text}" for text in texts), ""]) for module, texts in list_messages().items()
+    )
+
+
+@functools.cache
+def read_sources() -> tuple[tuple[str, ast.Module], ...]:
+    """Parse every module."""
+    return tuple(
+        (path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text("utf-8")))
+        for path in PACKAGE.rglob("*.py")
+    )
+
+
 @pytest.mark.parametrize("phrase", PAST)
 def test_what_was_said_once_is_said_no_more(phrase: str) -> None:
     assert find(phrase) == []
@@ -118,8 +146,7 @@ def find(phrase: str) -> list[str]:
 def list_texts() -> tuple[tuple[str, str], ...]:
     """Return every text of the sources with its place; docstrings are for readers of the code."""
     found = []
-    for path in PACKAGE.rglob("*.py"):
-        tree = ast.parse(path.read_text("utf-8"))
+    for path, tree in read_sources():
         docstrings = {
             id(node.body[0].value)
             for node in ast.walk(tree)
@@ -128,7 +155,7 @@ def list_texts() -> tuple[tuple[str, str], ...]:
             and isinstance(node.body[0], ast.Expr)
         }
         found += [
-            (f"{path.relative_to(PACKAGE)}:{node.lineno}", node.value)
+            (f"{path}:{node.lineno}", node.value)
             for node in ast.walk(tree)
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
         ]
@@ -140,3 +167,4 @@ if __name__ == "__main__":
 
     os.environ["COLUMNS"] = "400"
     FILE.write_text(list_help(), "utf-8")
+    OF_MODULES.write_text(write_messages(), "utf-8")
