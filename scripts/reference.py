@@ -160,9 +160,11 @@ EXIT_CODES = {
     1: "A check found something: `verify`, `doctor`, `lock --check`, `audit`, `checkpoints verify`,"
     " `checkpoints gate`, `upgrade --check` that says not now; or a smoke command or an evaluation failed",
     2: "The input is wrong: an option, a profile, a host file, a catalogue or a lock file",
-    3: "Nothing suits this machine, or only a choice that you must make",
+    3: "Nothing suits this machine, or only a choice that you must make; or the record does not allow it: no"
+    " environment is active, it was removed, it was made elsewhere and is only read, a rollback needs it",
     4: "A tool or a service failed: uv, pip, an index, an interpreter; or a smoke command could not start",
-    5: "The workspace is not as its manifest says, or another run held it for 60 s",
+    5: "The workspace is not as its manifest says (files are gone, damaged or replaced), cannot be written,"
+    " is not trusted yet, or is held by another run for 60 s or by a process that runs from an environment",
     70: "A defect in torchenv: please report it",
     130: "Interrupted (Ctrl-C)",
 }

@@ -237,7 +237,7 @@ def test_an_environment_of_someone_else_must_use_the_card_that_is_there(
     (site,) = tmp_path.glob("old/lib/python3*/site-packages")
     (site / "torch").mkdir()
     (site / "torch" / "version.py").write_text("__version__ = '2.14.1+cu126'\n")
-    on.environment = adopt(tmp_path / "old", resources.catalogue(), on.ports)
+    on.environment = adopt(tmp_path / "old", resources.catalogue(), on.ports).environment
     said = f"{CARD} was planned for, and torch sees no device here: it computed on the CPU alone"
     assert on.smoke().proof.said == (f"a planned device is there: {said}",)
 

@@ -108,11 +108,11 @@ def test_a_report_is_printed_or_written(shell: Shell, project: Path) -> None:
     assert (project / "where.html").read_text("utf-8").startswith("<!DOCTYPE html>\n")
 
 
-@pytest.mark.parametrize("command", ["smoke", "evaluate", "kernel install"])
+@pytest.mark.parametrize(
+    "command",
+    ["smoke", "evaluate", "kernel install", "show", "verify", "run -- true", "activate", "add x", "drop x"],
+)
 def test_without_an_environment_there_is_nothing_to_prove(shell: Shell, project: Path, command: str) -> None:
     done = shell(*command.split())
-    assert done.returncode == 5
-    assert done.stderr == (
-        f"error: no active environment in {project / '.torchenv'}\n"
-        "hint: name one, or make one with `torchenv create`\n"
-    )
+    assert done.returncode == 3
+    assert done.stderr == "error: no active environment\nhint: make one with `torchenv create --use`\n"

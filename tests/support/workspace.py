@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from torchenv.actions.switch import Outside
+from torchenv.catalogue import resources
 from torchenv.environment.base_python import BasePython
 from torchenv.environment.fingerprint import fingerprint
 from torchenv.environment.identity import identity
@@ -36,7 +37,9 @@ class Workspace:
 
     @property
     def outside(self) -> Outside:
-        return Outside(running=self.running, now=self.now)
+        return Outside(
+            running=self.running, now=self.now, find_fallback=resources.catalogue().find_line_before
+        )
 
     def running(self, directories: Sequence[Path]) -> tuple[Process, ...]:
         found = (each for directory in directories for each in self.processes.get(str(directory), ()))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from torchenv.environment.base_python import BasePython
-from torchenv.errors import InputError, WorkspaceError
+from torchenv.errors import InputError, NothingSuits, WorkspaceError
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import (
     Activation,
@@ -207,7 +207,7 @@ def test_what_is_no_environment_is_refused_with_what_may_be_meant(text: str, hin
 
 def test_a_removed_environment_is_named_with_the_way_back() -> None:
     manifest = built(Manifest()).mark_removed(1)
-    with pytest.raises(WorkspaceError) as caught:
+    with pytest.raises(NothingSuits) as caught:
         manifest.find("1")
     assert str(caught.value) == "environment 1 (2.15.0-cu132-py3.12) was removed"
     assert caught.value.hint == "`torchenv restore 1` builds it again from its lock"

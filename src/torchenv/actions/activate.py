@@ -11,7 +11,7 @@ from torchenv.actions.run import ProgramEntry
 # What a prompt shows as it is in every shell; other marks are not set.
 _MARK = re.compile(r"[A-Za-z0-9._+-]+")
 
-_NO_PIP = "this environment has no pip; see `torchenv show` for the command that adds a package"
+_NO_PIP = "this environment has no pip; add packages with `torchenv add PACKAGE`"
 
 
 def script(entry: ProgramEntry, shell: str, mark: str = "") -> str:

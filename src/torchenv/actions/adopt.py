@@ -35,7 +35,15 @@ class Fallback:
         return tuple(map(str, differences(self.before, fingerprint(self.installation))))
 
 
-def adopt(path: Path, catalogue: Catalogue, ports: Ports) -> Environment:
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """The environment that was to be recorded; it `is_new` where it was not on the record."""
+
+    environment: Environment
+    is_new: bool
+
+
+def adopt(path: Path, catalogue: Catalogue, ports: Ports) -> Adopted:
     """Record the environment at `path`; raises `InputError` where there is none or it has no torch."""
     installation = describe(path)
     if installation.torch is None:
@@ -46,11 +54,12 @@ def adopt(path: Path, catalogue: Catalogue, ports: Ports) -> Environment:
     before = fingerprint(installation)
     with ports.store.hold(f"torchenv adopt {path}"):
         manifest = ports.store.clear_unfinished()
+        known = {recorded.number for recorded in manifest.environments}
         manifest, fallback = record_adoption(manifest, installation, catalogue, ports, before)
         ports.store.write(manifest)
         ports.store.write_fingerprint(fallback.environment.number, fallback.before.text)
         ports.store.remake_current(manifest)
-        return fallback.environment
+        return Adopted(fallback.environment, fallback.environment.number not in known)
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,12 +156,10 @@ class _Goal:
 
 def _read_base(ports: Ports) -> _Base:
     store = ports.store
-    environment = store.read().active
-    if environment is None:
-        raise WorkspaceError("no active environment", hint="make one with `torchenv create --use`")
+    environment = store.read().require_active()
     number = environment.number
     if environment.kind is EnvironmentKind.ADOPTED:
-        raise WorkspaceError(
+        raise NothingSuits(
             f"environment {environment} was adopted, and torchenv only reads it",
             hint=f"build one with the same packages first: `torchenv create --like {number} --use`",
         )

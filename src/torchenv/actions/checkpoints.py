@@ -12,7 +12,7 @@ from torchenv.checkpoints.scan import scan
 from torchenv.checkpoints.scan.index import Found, ScanIndex
 from torchenv.checkpoints.scan.runs import READS, Judge, Saves, run_line, runs_of
 from torchenv.checkpoints.values import runs_code
-from torchenv.errors import InputError, WorkspaceError
+from torchenv.errors import InputError, NothingSuits
 from torchenv.storage import Place, is_remote
 from torchenv.system.garbage import no_garbage_collection
 from torchenv.workspace.manifest import Manifest
@@ -67,12 +67,12 @@ def examine(places: Sequence[Place], store: Store, *, system: str, say: Say) -> 
 
 
 def read_recorded(store: Store, *, system: str) -> Scanned:
-    """Return what the last scan found; raises `WorkspaceError` where there was none."""
+    """Return what the last scan found; raises `NothingSuits` where there was none."""
     with no_garbage_collection():
         index = read_index(store)
     if index is None:
         hint = "`torchenv checkpoints scan` makes it"
-        raise WorkspaceError(f"there is no index of checkpoints in {store.root}", hint=hint)
+        raise NothingSuits(f"there is no index of checkpoints in {store.root}", hint=hint)
     return judge_index(index, store.read(), store, system)
 
 

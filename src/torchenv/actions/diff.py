@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torchenv.actions.run import directory_of
 from torchenv.environment.inspect import canonical, describe, distributions
-from torchenv.errors import WorkspaceError
+from torchenv.errors import NothingSuits
 from torchenv.lockfile.lock import Lock
 from torchenv.workspace.records import Environment, State
 from torchenv.workspace.store import Store
@@ -60,8 +60,13 @@ def packages(environment: Environment, store: Store) -> Mapping[str, str]:
         return found | ({"torch": installation.torch} if installation.torch else {})
     path = store.lock_path(environment.number)
     if not path.is_file():
-        raise WorkspaceError(f"environment {environment} was removed, and no lock of it is kept")
-    return Lock.parse(path.read_text(encoding="utf-8", errors="replace"), str(path)).versions
+        raise NothingSuits(f"environment {environment} was removed, and no lock of it is kept")
+    versions = Lock.parse(path.read_text(encoding="utf-8", errors="replace"), str(path)).versions
+    # The default package index names no label, and the record does.
+    torch = environment.torch
+    if torch is not None and versions.get("torch") == torch.partition("+")[0]:
+        return {**versions, "torch": torch}
+    return versions
 
 
 def _change(name: str, before: str | None, after: str | None) -> PackageChange | None:

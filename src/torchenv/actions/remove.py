@@ -47,13 +47,16 @@ class Pruned:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Removed:
-    """What went: the bytes that it gives back, and the packages `by_hand` that no lock holds.
+    """What went: its `size` in bytes, those `freed` by it, and the packages `by_hand` that no lock holds.
+
+    What an environment shares with uv's cache is not freed; `size` is None where it is not recorded.
 
     `is_lost` where it has no lock file that can be read, so that it cannot be built again.
     """
 
     environment: Environment
     freed: int
+    size: int | None = None
     is_lost: bool = False
     by_hand: tuple[str, ...] = ()
 
@@ -97,8 +100,13 @@ def _measure_loss(environment: Environment, store: Store) -> Removed:
         lock = Lock.parse(path.read_text(encoding="utf-8", errors="replace"), str(path))
         is_lost = False
         by_hand = list_added_by_hand(directory_of(environment, store), lock)
-    freed = store.measure(environment)
-    return Removed(environment=environment, freed=freed, is_lost=is_lost, by_hand=by_hand)
+    return Removed(
+        environment=environment,
+        freed=store.measure(environment),
+        size=store.read_built_size(environment),
+        is_lost=is_lost,
+        by_hand=by_hand,
+    )
 
 
 def prune(

@@ -43,11 +43,15 @@ class Switched:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outside:
-    """What a switch needs beside the workspace: who runs, the time in UTC, and who is warned beforehand."""
+    """What a switch needs beside the workspace: who runs, the time in UTC, and who is warned beforehand.
+
+    `find_fallback` names the line of releases to fall back to from a torch; None where there is none.
+    """
 
     running: Running
     now: Callable[[], datetime]
     say: Callable[[str], None] = lambda _: None
+    find_fallback: Callable[[str], str | None] = lambda _: None
 
 
 def use(
@@ -84,11 +88,13 @@ def rollback(named: str | None, store: Store, outside: Outside, *, advice: bool 
     """
     with store.hold("torchenv rollback"):
         manifest = store.settle()
-        target, passed_over = way_back(manifest, named, store)
+        target, passed_over = way_back(manifest, named, store, outside)
         return _switch_to(manifest, target, store, outside, why="rollback", said=passed_over, advice=advice)
 
 
-def way_back(manifest: Manifest, named: str | None, store: Store) -> tuple[Environment, tuple[str, ...]]:
+def way_back(
+    manifest: Manifest, named: str | None, store: Store, outside: Outside
+) -> tuple[Environment, tuple[str, ...]]:
     """Return the environment that a rollback leads to, with a sentence on each that was passed over.
 
     One more says so where it leads to an environment whose smoke commands failed.
@@ -105,7 +111,7 @@ def way_back(manifest: Manifest, named: str | None, store: Store) -> tuple[Envir
 
     target = manifest.rollback_target(usable)
     if target is None:
-        raise _nothing_before(manifest, passed_over)
+        raise _nothing_before(manifest, passed_over, store, outside)
     return target, (*passed_over.values(), *_describe_failed_proofs(target))
 
 
@@ -217,26 +223,27 @@ def _refuse_unproven(target: Environment, proof: Smoke | None) -> None:
         raise NothingSuits(said, hint=again)
 
 
-def _nothing_before(manifest: Manifest, passed_over: Mapping[Environment, str]) -> NothingSuits:
+def _nothing_before(
+    manifest: Manifest, passed_over: Mapping[Environment, str], store: Store, outside: Outside
+) -> NothingSuits:
+    """Return the error, with each way on: another environment, one to build again, one to make."""
     current = manifest.active
-    line = _line_before(current.torch) if current and current.torch else None
+    line = outside.find_fallback(current.torch) if current and current.torch else None
     others = [environment for environment in manifest.environments if environment.number != manifest.current]
-    failed = [other for other in others if other.state is State.FAILED]
     # A person may know better: the profile may have asked for what the old one never had.
     hints = [
-        f"`torchenv rollback {item.number}` leads to {item}, whose smoke commands failed" for item in failed
+        f"`torchenv rollback {item.number}` leads to {item}, whose smoke commands failed"
+        for item in others
+        if item.state is State.FAILED
     ]
-    hints.append(f"`torchenv create {line}` makes one" if line else "`torchenv create` makes one")
+    unused = [item for item in others if item.live and unusable(item, store) is None]
+    hints += [f"`torchenv rollback {item.number}` leads to {item}" for item in unused[-1:]]
+    if line is not None:
+        hints.append(f"`torchenv create {line}` makes one")
     removed = [environment for environment in manifest.environments if environment.state is State.REMOVED]
     locked = [item for item in (*passed_over, *reversed(removed)) if item.lock]
     hints += [
         f"`torchenv restore {environment.number}` builds {environment} again" for environment in locked[:1]
     ]
     said = "; ".join(["no previous environment to roll back to", *passed_over.values()])
-    return NothingSuits(said, hint="; ".join(hints))
-
-
-def _line_before(torch: str) -> str | None:
-    # 2.15.0+cu132 came after the line 2.14.
-    major, minor = torch.split(".")[:2]
-    return f"{major}.{int(minor) - 1}" if minor.isdecimal() and int(minor) else None
+    return NothingSuits(said, hint="; ".join(hints) or "see what there is with `torchenv list --all`")

@@ -159,6 +159,12 @@ class Catalogue:
             name in item.family for item in backends
         )
 
+    def find_line_before(self, torch: str) -> str | None:
+        """Return the line to fall back to from a torch of the newest line; None for an older torch."""
+        lines = list(dict.fromkeys(release.line for release in self.releases))
+        is_newest = torch.startswith(f"{lines[0]}.")
+        return lines[1] if is_newest and len(lines) > 1 else None
+
     def matching(self, wanted: str) -> tuple[Release, ...]:
         """Return the releases that a version, a line, a range or `latest` means, newest first.
 

@@ -235,6 +235,7 @@ def _run_command(
     here = Path(cwd)
     flags = spec.read(arguments, here)
     session = Session(read_settings(arguments, environ, here, sys.platform), output, stdin)
+    output.program = session.settings.program
     if not _only_reads(name, arguments):
         session.refuse_suspicious()
     with stoppable():

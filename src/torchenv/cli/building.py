@@ -433,7 +433,7 @@ def _make(order: CreateOrder, flags: CreateFlags, session: Session) -> int:
         output.say(said)
         output.print_document(encode_environment(made.environment, session.store))
     else:
-        output.print(said)
+        output.report(said)
     if flags.use:
         _switch_to(made.environment, session)
     return 0
@@ -446,7 +446,7 @@ def _switch_to(environment: Environment, session: Session) -> None:
     proof = session.profile.smoke
     switched = use(str(environment.number), session.store, session.outside, why="create", proof=proof)
     # With --json the document on stdout is what was made.
-    say = session.output.say if session.output.is_json else session.output.print
+    say = session.output.say if session.output.is_json else session.output.report
     say(describe_switch(switched, program=session.settings.program))
 
 

@@ -148,8 +148,14 @@ def adopt(flags: AdoptFlags, session: Session) -> int:
     """Record it and print its number."""
     from torchenv.actions.adopt import adopt as record
 
-    environment = record(session.settings.cwd / flags.path, session.catalogue, session.make_ports())
-    session.output.say(f"recorded {environment.path} as environment {environment}; it is only read")
+    adopted = record(session.settings.cwd / flags.path, session.catalogue, session.make_ports())
+    environment = adopted.environment
+    what = (
+        f"recorded {environment.path} as environment {environment}; it is only read"
+        if adopted.is_new
+        else f"{environment.path} is environment {environment} already"
+    )
+    session.output.say(what)
     session.output.print(str(environment.number))
     return 0
 
@@ -214,7 +220,7 @@ def _change(
         session.output.say(describe_change(changed))
         session.output.print_document(encode_environment(changed.after, session.store))
     else:
-        session.output.print_text(describe_change(changed))
+        session.output.report(describe_change(changed))
     return 0
 
 
@@ -235,7 +241,7 @@ def forget(flags: ForgetFlags, session: Session) -> int:
 
     environment = drop_from_record(flags.environment, session.store)
     again = f"record it again with `torchenv adopt {shlex.quote(environment.path)}`"
-    session.output.print(f"forgot environment {environment}; its files stay")
+    session.output.report(f"forgot environment {environment}; its files stay")
     session.output.say(again)
     return 0
 
@@ -270,7 +276,7 @@ def remove(flags: RemoveFlags, session: Session) -> int:
         explain_irreplaceable(session, force=flags.force),
         force=flags.force,
     ):
-        session.output.print_text(describe_removed(removed))
+        session.output.report(describe_removed(removed))
     return 0
 
 
@@ -312,7 +318,11 @@ def prune(flags: PruneFlags, session: Session) -> int:
         explain_irreplaceable(session, force=flags.force),
         dry_run=flags.dry_run,
     )
-    session.output.print_text(describe_pruned(pruned, dry_run=flags.dry_run))
+    said = describe_pruned(pruned, dry_run=flags.dry_run)
+    if flags.dry_run:
+        session.output.print_text(said)
+    else:
+        session.output.report(said)
     return 0
 
 
@@ -365,7 +375,8 @@ def trust(flags: TrustFlags, session: Session) -> int:
     places = (named, named / ".torchenv")
     root = next((place for place in places if os.path.lexists(place / "manifest.toml")), None)
     if root is None:
-        raise InputError(f"`{named}` holds no workspace", hint="make one with `torchenv create`")
+        hint = "see which workspace is used here with `torchenv status`"
+        raise InputError(f"`{named}` holds no workspace, so there is nothing to accept", hint=hint)
     try:
         session.trust_record.accept(root)
     except OSError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchenv.cli.session import Session, now, read_text
-from torchenv.errors import InputError, WorkspaceError
+from torchenv.errors import InputError
 
 if TYPE_CHECKING:
     from torchenv.actions.remove import Irreplaceable
@@ -28,10 +28,7 @@ def find_environment(named: str | None, session: Session, *, removed: bool = Fal
     manifest = session.store.read()
     if named is not None:
         return manifest.find(named, removed=removed)
-    if manifest.active is None:
-        hint = "name one, or make one with `torchenv create`"
-        raise WorkspaceError(f"no active environment in {session.settings.root}", hint=hint)
-    return manifest.active
+    return manifest.require_active()
 
 
 def probe_host(session: Session, *, python: str | None = None, sysroot: Path | None = None) -> Host:

@@ -18,8 +18,8 @@ class Output:
     """The streams of one run. A stream that is closed or full never stops the work: it is remembered.
 
     With `is_json` results are one JSON document, with `is_quiet` nothing is said but results and errors, with
-    `is_verbose` the programs that run are named.
-    `failure` is what kept a result from being written.
+    `is_verbose` the programs that run are named. `program` is what commands in messages begin with, so that
+    they find the same workspace. `failure` is what kept a result from being written.
     """
 
     def __init__(
@@ -27,6 +27,7 @@ class Output:
     ) -> None:
         self._stdout, self._stderr, self._environ = stdout, stderr, environ
         self.is_json = self.is_quiet = self.is_verbose = False
+        self.program = "torchenv"
         self._progress: ProgressBar | ProgressLines | None = None
         self.failure: OSError | None = None
         self._has_reader = stdout is not None
@@ -65,7 +66,12 @@ class Output:
 
     def print_text(self, text: str) -> None:
         """Print a result for people, who may read it on a narrow terminal."""
-        self.print(self._wrap(text, self._stdout))
+        self.print(self._wrap(self._name_workspace(text), self._stdout))
+
+    def report(self, text: str) -> None:
+        """Print what an action did, which nobody asked for with `--quiet`."""
+        if not self.is_quiet:
+            self.print_text(text)
 
     def say(self, text: str) -> None:
         """Print news for people."""
@@ -79,7 +85,7 @@ class Output:
     def aside(self) -> Output:
         """Return an output whose results are news: for a step of a command that has a result of its own."""
         aside = Output(self._stderr, self._stderr, self._environ)
-        aside.is_quiet = self.is_quiet
+        aside.is_quiet, aside.program = self.is_quiet, self.program
         return aside
 
     def explain(self, error: TorchenvError) -> None:
@@ -92,6 +98,7 @@ class Output:
     def print_failure(self, code: int, message: str, hint: str | None = None) -> None:
         """Print the document of a failure, where documents are asked for and none was printed."""
         if self.is_json and not self._has_document:
+            hint = hint and self._name_workspace(hint)
             self.print_document(
                 {"schema": "torchenv.error/1", "code": code, "message": message, "hint": hint}
             )
@@ -146,6 +153,14 @@ class Output:
             self._has_reader = False
             self.failure = error if isinstance(error, OSError) else None
 
+    def _name_workspace(self, text: str) -> str:
+        """Let the commands that a text names find the workspace of this run, if it was named by `--root`."""
+        if self.program == "torchenv" or "`torchenv " not in text:
+            return text
+        import re
+
+        return re.sub(r"`torchenv (?=[a-z])", lambda _: f"`{self.program} ", text)
+
     def _wrap(self, text: str, stream: TextIO | None) -> str:
         """Break lines between words where a terminal is narrower; a command to copy stays one line."""
         if stream is None or not stream.isatty():
@@ -180,7 +195,7 @@ class Output:
     def _write_news(self, text: str) -> None:
         if self._stderr is None:
             return
-        text = self._wrap(_make_harmless(text, self._stderr), self._stderr)
+        text = self._wrap(_make_harmless(self._name_workspace(text), self._stderr), self._stderr)
         try:
             print(self._colour(text), file=self._stderr)
         except (OSError, ValueError):

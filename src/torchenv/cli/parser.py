@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
@@ -34,9 +35,7 @@ class Parser(ArgumentParser):
         if unknown:
             raise InputError(
                 f"unexpected argument `{unknown[0]}` for `{self.prog}`",
-                hint=self._name_owner(unknown[0])
-                or nearest(unknown[0], self.options)
-                or f"see `{self.prog} --help`",
+                hint=self._name_owner(unknown[0]) or self._guess(unknown[0]) or f"see `{self.prog} --help`",
             )
         return flags
 
@@ -44,6 +43,13 @@ class Parser(ArgumentParser):
     def options(self) -> list[str]:
         """The names of all options."""
         return [option for action in self._actions for option in action.option_strings]
+
+    def _guess(self, option: str) -> str | None:
+        """Guess which option was meant, by its letters alone: two dashes make no two words alike."""
+        bare = {name.lstrip("-"): name for name in self.options if name.startswith("--")}
+        word = option.partition("=")[0].lstrip("-")
+        found = nearest(word, bare)
+        return found and re.sub(r"`(.*)`", lambda match: f"`{bare[match[1]]}`", found)
 
     def _name_owner(self, option: str) -> str | None:
         """Return a hint that names the commands which take an option that this one does not."""

@@ -224,7 +224,11 @@ class Session:
         """What a switch needs beside the workspace."""
         from torchenv.actions.switch import Outside
 
-        return Outside(running=self.running, now=now, say=self.output.say)
+        def find_fallback(torch: str) -> str | None:
+            # Only who asks pays for the catalogue: a way back reads it not.
+            return self.catalogue.find_line_before(torch)
+
+        return Outside(running=self.running, now=now, say=self.output.say, find_fallback=find_fallback)
 
     @property
     def running(self) -> Running:

@@ -85,7 +85,7 @@ def rollback(flags: RollbackFlags, session: Session) -> int:
     advice = not flags.with_checkpoints
     if flags.ask:
         manifest = session.store.read()
-        target, notes = way_back(manifest, named, session.store)
+        target, notes = way_back(manifest, named, session.store, session.outside)
         for note in notes:
             output.say(note)
         for run_seen in manifest.runs:
@@ -115,7 +115,10 @@ def _show_switch(switched: Switched, session: Session, copied: Mapping[str, Any]
         runs = judge_runs(switched, session.store, session.settings.checkpoint_system)
         return {**encode_switch(switched, runs), **(copied or {})}
 
-    session.output.show(lambda: describe_switch(switched, program=session.settings.program), document)
+    if session.output.is_json:
+        session.output.print_document(document())
+    else:
+        session.output.report(describe_switch(switched, program=session.settings.program))
 
 
 def _copy_checkpoints(switched: Switched, session: Session) -> int:
@@ -133,7 +136,7 @@ def _copy_checkpoints(switched: Switched, session: Session) -> int:
     document = encode_copied(copies, refused)
     _show_switch(switched, session, {"copies": document["copies"], "refused": document["refused"]})
     if not session.output.is_json:
-        session.output.print(describe_copied(copies, refused))
+        session.output.report(describe_copied(copies, refused))
     return NothingSuits.exit_code if refused else 0
 
 

@@ -66,7 +66,7 @@ def encode_findings(environment: Environment, findings: tuple[EnvironmentFinding
 def describe_removed(removed: Removed) -> str:
     """Describe what went, what it gave back and what is lost with it."""
     environment = removed.environment
-    lines = [f"removed environment {environment} ({describe_size(removed.freed)} freed)"]
+    lines = [f"removed environment {environment} ({_describe_freed(removed)})"]
     if removed.is_lost:
         lines.append("  it cannot be rebuilt: its lock file is gone or damaged")
         return "\n".join(lines)
@@ -74,6 +74,15 @@ def describe_removed(removed: Removed) -> str:
     if removed.by_hand:
         lines.append(f"  not rebuilt with it, as added by hand: {', '.join(removed.by_hand)}")
     return "\n".join(lines)
+
+
+def _describe_freed(removed: Removed) -> str:
+    """Describe what it gives back in the figure of `status`, and what of that stays in uv's cache."""
+    size = max(removed.size or 0, removed.freed)
+    freed, whole = describe_size(removed.freed), describe_size(size)
+    return (
+        f"{whole} freed" if whole == freed else f"{whole}, of which {freed} freed: uv's cache holds the rest"
+    )
 
 
 def describe_pruned(pruned: Pruned, *, dry_run: bool) -> str:

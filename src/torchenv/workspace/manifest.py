@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from torchenv.environment.base_python import BasePython
-from torchenv.errors import InputError, WorkspaceError
+from torchenv.errors import InputError, NothingSuits, WorkspaceError
 from torchenv.system.documents import Table, nearest, toml, toml_key
 from torchenv.system.names import check_environment_name
 from torchenv.workspace.records import (
@@ -74,8 +74,8 @@ class Manifest:
     def find(self, text: str, *, removed: bool = False) -> Environment:
         """Return the environment that a person means by a number, a name or a torch version.
 
-        Raises `InputError` where it is none or several, and `WorkspaceError` where it is not
-        there for use; with `removed`, one that was removed is found too.
+        Raises `InputError` where it is none or several, `NothingSuits` where it was removed, unless `removed`
+        asks for such a one too, and `WorkspaceError` where another run is still at it.
         """
         found = self._match(text)
         if not found:
@@ -92,8 +92,20 @@ class Manifest:
             raise WorkspaceError(f"environment {one} is not finished", hint=hint)
         if one.state is State.REMOVED and not removed:
             again = f"`torchenv restore {one.number}` builds it again from its lock" if one.lock else None
-            raise WorkspaceError(f"environment {one} was removed", hint=again)
+            raise NothingSuits(f"environment {one} was removed", hint=again)
         return one
+
+    def require_active(self) -> Environment:
+        """Return the active environment; raises `NothingSuits` where there is none, with the way to one."""
+        if self.active is not None:
+            return self.active
+        usable = [environment for environment in self.environments if environment.live]
+        hint = (
+            f"switch to one with `torchenv use {usable[-1].number}`"
+            if usable
+            else "make one with `torchenv create --use`"
+        )
+        raise NothingSuits("no active environment", hint=hint)
 
     def _match(self, text: str) -> list[Environment]:
         if text.isdecimal():
