@@ -8,13 +8,14 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import NoReturn, Protocol, TypeVar
+from typing import IO, Any, NoReturn, Protocol, TypeVar
 
 from torchenv.errors import ToolFailed
 from torchenv.system.orphans import shared_handles
@@ -154,6 +155,53 @@ class Programs:
                 out, err = _last_words(child)
                 return Completed(command, 124, out, err, End.OUT_OF_TIME)
         return Completed(command, child.returncode, out, err)
+
+    @contextlib.contextmanager
+    def feed(self, command: Command, purpose: str) -> Iterator[IO[bytes]]:
+        """Start a program and yield its standard input; raises `ToolFailed` where it does not end well."""
+        with self._stream(command, purpose, feeds=True) as pipe:
+            yield pipe
+
+    @contextlib.contextmanager
+    def drain(self, command: Command, purpose: str) -> Iterator[IO[bytes]]:
+        """Start a program and yield its standard output; raises `ToolFailed` where it does not end well."""
+        with self._stream(command, purpose, feeds=False) as pipe:
+            yield pipe
+
+    @contextlib.contextmanager
+    def _stream(self, command: Command, purpose: str, *, feeds: bool) -> Iterator[IO[bytes]]:
+        # A pipe for what it complains of would fill while nobody reads it.
+        with tempfile.TemporaryFile() as complaints:
+            try:
+                child = subprocess.Popen(
+                    command.argv,
+                    env={**self.environ, **command.env},
+                    stdin=subprocess.PIPE if feeds else subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL if feeds else subprocess.PIPE,
+                    stderr=complaints,
+                    start_new_session=os.name != "nt",
+                    creationflags=_NEW_GROUP,
+                )
+            except OSError as error:
+                raise ToolFailed(f"could not {purpose}: {command.argv[0]}: {error.strerror}") from None
+            pipe = child.stdin or child.stdout
+            assert pipe is not None
+            broken = None
+            try:
+                with contextlib.closing(pipe):
+                    yield pipe
+            except BrokenPipeError as error:
+                # The program has gone: why, it says itself.
+                broken = error
+            except BaseException:
+                _kill(child)
+                child.wait()
+                raise
+            code = child.wait()
+            complaints.seek(0)
+            said = complaints.read().decode("utf-8", "replace")
+        if code != 0 or broken is not None:
+            Completed(command, code or 1, "", said).check(purpose)
 
 
 def _drop(environ: Mapping[str, str], without: Sequence[str]) -> dict[str, str]:
@@ -366,7 +414,7 @@ def _watch(child: subprocess.Popen[str]) -> Iterator[None]:
             _children.discard(child)
 
 
-def _kill(child: subprocess.Popen[str]) -> None:
+def _kill(child: subprocess.Popen[Any]) -> None:
     if sys.platform == "win32":
         # Windows has no signal for a group; its own tool ends the tree.
         subprocess.run(
