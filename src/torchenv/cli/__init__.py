@@ -49,6 +49,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sync": ("locks", "Build the locked environment that suits this machine"),
     "fetch": ("locks", "Download all wheels of a target into a directory"),
     "export": ("locks", "Write a Dockerfile that builds the environment of a target"),
+    "pack": ("packing", "Write an environment as one file for shared storage"),
     "remove": ("environments", "Delete environments (their lock files stay)"),
     "prune": ("environments", "Delete old and unused environments"),
     "restore": ("environments", "Rebuild a removed environment from its lock file"),
@@ -73,7 +74,8 @@ _KEPT = {
 READING = frozenset(
     {
         *("init", "probe", "plan", "status", "list", "show", "diff", "history", "verify", "report", "trust"),
-        *("hook", "completion", "lock", "fetch", "export", "audit", "catalogue show", "catalogue check"),
+        *("hook", "completion", "lock", "fetch", "export", "audit"),
+        *("catalogue show", "catalogue check"),
         *("checkpoints show", "checkpoints diff", "checkpoints verify", "checkpoints gate"),
     }
 )

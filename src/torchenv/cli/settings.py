@@ -52,6 +52,24 @@ class Settings(NamedTuple):
         return {"win32": "windows", "darwin": "darwin"}.get(self.system, "linux")
 
     @property
+    def platform(self) -> str:
+        """The platform of this machine by the catalogue's name for it, such as `linux-x86_64`."""
+        from platform import machine
+
+        from torchenv.host.model import name_platform
+
+        return name_platform(self.checkpoint_system, machine())
+
+    @property
+    def node_directory(self) -> Path:
+        """Where a packed environment is unpacked on this machine: in TMPDIR, a directory of this user."""
+        import os
+        from tempfile import gettempdir
+
+        user = getattr(os, "getuid", lambda: 0)()
+        return Path(self.environ.get("TMPDIR") or gettempdir()) / f"torchenv-packed-{user}"
+
+    @property
     def is_root_named(self) -> bool:
         """Whether the user named the workspace, by the flag or the variable."""
         return bool(self.named_root or self.environ.get("TORCHENV_HOME"))

@@ -168,12 +168,17 @@ class RunFlags(NamedTuple):
     write_for: str | None
     force: bool
     outside: bool
+    packed: str | None
+    unpack_in: str | None
+    mount: bool
     command: list[str]
 
 
 def declare_run(parser: Parser) -> None:
     """Declare what `run` takes."""
-    parser.usage = "torchenv run [-e ENV] [--write-for VERSION] [--outside] -- COMMAND [ARGUMENT ...]"
+    parser.usage = (
+        "torchenv run [-e ENV | --packed FILE] [--write-for VERSION] [--outside] -- COMMAND [ARGUMENT ...]"
+    )
     parser.add_argument(
         "-e", "--environment", metavar="ENV", help="Environment to run in (default: the active environment)"
     )
@@ -184,6 +189,13 @@ def declare_run(parser: Parser) -> None:
     parser.add_argument(
         "--outside", action="store_true", help="Allow a command that only another Python on PATH has"
     )
+    parser.add_argument(
+        "--packed", metavar="FILE", help="Run in the environment that `torchenv pack` made one file of"
+    )
+    parser.add_argument(
+        "--unpack-in", metavar="DIR", help="Unpack it below DIR (default: a directory in TMPDIR)"
+    )
+    parser.add_argument("--mount", action="store_true", help="Mount FILE.squashfs in place of unpacking it")
     parser.add_argument("command", nargs=REMAINDER, metavar="COMMAND", help="Command to run, after `--`")
 
 
@@ -197,13 +209,15 @@ def run(flags: RunFlags, session: Session) -> int:
     words = flags.command[1:] if flags.command[:1] == ["--"] else flags.command
     if not words:
         raise InputError("there is no command to run", hint="write `torchenv run -- python train.py`")
+    if flags.packed is not None:
+        return _run_packed(flags.packed, words, flags, session)
     environment = find_environment(flags.environment, session)
     change = entry(environment, session.store, environ)
     command = Command(replace_torchrun(words, change))
     if command.argv[0] != words[0]:
         output.note(f"environment {environment} has no `{words[0]}`; running `{' '.join(command.argv[:3])}`")
     else:
-        _refuse_outside(words, change, environment, session, is_allowed=flags.outside)
+        _refuse_outside(words, change, f"environment {environment}", session, is_allowed=flags.outside)
     if (other := find_other_torch(environ)) is not None:
         output.note(f"PYTHONPATH leads to another torch, which is imported first: {other}")
     variables = build_environ(change, environ)
@@ -217,7 +231,7 @@ def run(flags: RunFlags, session: Session) -> int:
 def _refuse_outside(
     words: list[str],
     change: ProgramEntry,
-    environment: Environment,
+    where: str,
     session: Session,
     *,
     is_allowed: bool,
@@ -232,10 +246,51 @@ def _refuse_outside(
     if found.is_python and not is_allowed:
         again = shlex.join([*session.settings.command, "run", "--outside", "--", *words])
         raise NothingSuits(
-            f"environment {environment} has no `{words[0]}`, and {found.path} runs another Python",
+            f"{where} has no `{words[0]}`, and {found.path} runs another Python",
             hint=f"install it in the environment, or run it all the same with `{again}`",
         )
-    session.output.note(f"environment {environment} has no `{words[0]}`; running {found.path}")
+    session.output.note(f"{where} has no `{words[0]}`; running {found.path}")
+
+
+def _run_packed(packed: str, words: list[str], flags: RunFlags, session: Session) -> int:
+    """Start the command in an environment that is one file, from the disk of this machine."""
+    from torchenv.actions.pack import make_entry, mount_pack, open_pack
+    from torchenv.system.packfile import PackFacts
+    from torchenv.system.process import attend, become, end_by_signal
+
+    settings = session.settings
+    if flags.environment is not None:
+        raise InputError("`-e` and `--packed` exclude each other", hint="leave one of them out")
+    if flags.write_for is not None:
+        hint = "pack an environment whose profile says `write-for`, or run it from its workspace"
+        raise InputError("`--write-for` does not reach a packed environment", hint=hint)
+    path = settings.cwd / packed
+    if not path.is_file():
+        raise InputError(f"`{packed}` does not exist", hint="make it with `torchenv pack ENV FILE`")
+    place = settings.cwd / flags.unpack_in if flags.unpack_in else settings.node_directory
+    if not flags.mount:
+        directory = open_pack(path, place, session.programs, settings.platform, session.output.say)
+        change = make_entry(directory, PackFacts.read(path), settings.environ)
+        become(*_enter(change, words, flags, session))
+    facts = PackFacts.read(path)
+    with mount_pack(path, facts, place, session.programs, settings.platform) as directory:
+        command, variables = _enter(make_entry(directory, facts, settings.environ), words, flags, session)
+        code = attend(command, variables)
+    if code < 0:
+        end_by_signal(-code)
+    return code
+
+
+def _enter(
+    change: ProgramEntry, words: list[str], flags: RunFlags, session: Session
+) -> tuple[Command, dict[str, str]]:
+    from torchenv.actions.run import build_environ, replace_torchrun
+    from torchenv.system.process import Command
+
+    command = Command(replace_torchrun(words, change))
+    if command.argv[0] == words[0]:
+        _refuse_outside(words, change, f"`{flags.packed}`", session, is_allowed=flags.outside)
+    return command, build_environ(change, session.settings.environ)
 
 
 def _run_writing_for(

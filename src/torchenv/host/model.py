@@ -221,10 +221,7 @@ class Host:
     @property
     def platform(self) -> str:
         """The platform by the catalogue's name for it, such as `linux-x86_64` or `darwin-arm64`."""
-        machine = architecture(self.machine)
-        if machine == "aarch64" and self.system != "linux":
-            machine = "arm64"
-        return f"{self.system}-{machine}"
+        return name_platform(self.system, self.machine)
 
     def accelerators(self, vendor: str) -> Nvidia | Amd | Intel:
         """Return what is known of one maker's devices: `nvidia`, `amd` or `intel`."""
@@ -274,6 +271,14 @@ class Host:
     def to_document(self) -> dict[str, Any]:
         """Return the `torchenv.host/1` document, whose keys are the names of the fields."""
         return {"schema": SCHEMA, **plain(self)}
+
+
+def name_platform(system: str, machine: str) -> str:
+    """Return the catalogue's name for a system and a processor: `linux-x86_64`, `darwin-arm64`."""
+    processor = architecture(machine)
+    if processor == "aarch64" and system != "linux":
+        processor = "arm64"
+    return f"{system}-{processor}"
 
 
 def architecture(machine: str) -> str:
