@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from argparse import Action, ArgumentParser, Namespace
+from argparse import Action, ArgumentParser, HelpFormatter, Namespace
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from torchenv.errors import InputError
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F")
 
+# argparse formats each argument once on trial; only a help needs the terminal's width, 1 ms to ask for.
+_TRIAL = partial(HelpFormatter, width=100)
+
 
 class HelpAsked(Exception):
     """`--help` was among the words; `text` answers it."""
@@ -28,6 +32,9 @@ class HelpAsked(Exception):
 
 class Parser(ArgumentParser):
     """A parser that raises `InputError`, so that there is one place where errors are printed."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, formatter_class=_TRIAL)
 
     def parse(self, words: list[str]) -> Namespace:
         """Read the words of a command; an unknown option is answered with the nearest known one."""
@@ -74,6 +81,8 @@ class Parser(ArgumentParser):
 
     def print_help(self, _: object = None) -> NoReturn:
         """Raise the help in place of printing it: there is one place that prints."""
+        if self.formatter_class is _TRIAL:
+            self.formatter_class = HelpFormatter
         raise HelpAsked(self.format_help().rstrip("\n"))
 
     def error(self, message: str) -> NoReturn:
