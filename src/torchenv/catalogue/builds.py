@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from packaging.version import Version
 
 from torchenv.host.model import Capability, WrittenVersion
+from torchenv.system.values import frozen
 
 
 class KernelRule(NamedTuple):
@@ -53,7 +53,7 @@ class Generation(NamedTuple):
         return not late and not early
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Cuda:
     """What a CUDA build needs: a driver of its major, and a GPU among its codes (by processor)."""
 
@@ -69,19 +69,19 @@ class Cuda:
         return any(self.rule.runs(code, device) for code in codes)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Rocm:
     """What a ROCm build needs: a GPU among its gfx targets."""
 
     gfx: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Xpu:
     """What an XPU build needs: an Intel GPU that PyTorch's documentation names."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cpu:
     """A CPU build needs no device; on macOS it is the build with MPS in it."""
 
@@ -89,7 +89,7 @@ class Cpu:
 Needs = Cuda | Rocm | Xpu | Cpu
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Backend:
     """One build line of a release: its tag is the last part of its index's address."""
 

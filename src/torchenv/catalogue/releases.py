@@ -16,6 +16,7 @@ from torchenv.catalogue.builds import Backend, Generation
 from torchenv.errors import InputError
 from torchenv.host.model import Capability
 from torchenv.system.documents import nearest
+from torchenv.system.values import frozen
 
 # Among what a release breaks: the distributed checkpoints that it saves cannot be read by older ones.
 ONE_WAY = "dcp-metadata"
@@ -23,7 +24,7 @@ ONE_WAY = "dcp-metadata"
 Named = TypeVar("Named")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Companion:
     """A package of torch's family and its version for one torch release.
 
@@ -45,7 +46,7 @@ class Companion:
         return None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class AvoidedPython:
     """Interpreters that a release, or a package beside it, works badly with, or not at all."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, NamedTuple
 
 from packaging.version import Version
 
 from torchenv.system.documents import Table, plain
+from torchenv.system.values import frozen
 
 SCHEMA = "torchenv.host/1"
 
@@ -63,7 +64,7 @@ class WrittenVersion(Version):
         return self.written
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Libc:
     """The C library; wheels for Linux need glibc."""
 
@@ -71,7 +72,7 @@ class Libc:
     version: Version
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Interpreter:
     """A Python that could be the base of an environment; one of conda's only where it is named."""
 
@@ -88,7 +89,7 @@ class Interpreter:
         return f"{self.version.major}.{self.version.minor}{'t' if self.free_threaded else ''}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class NvidiaDevice:
     """One NVIDIA GPU; a capability that could not be read is None, and unknown is not old."""
 
@@ -100,7 +101,7 @@ class NvidiaDevice:
     visible: bool = True
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Nvidia:
     """What is known of NVIDIA's driver and GPUs; Tegra drivers have their own series of numbers.
 
@@ -114,7 +115,7 @@ class Nvidia:
     devices: tuple[NvidiaDevice, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class AmdDevice:
     """One AMD GPU by the name of its instruction set, such as gfx1100.
 
@@ -129,7 +130,7 @@ class AmdDevice:
     visible: bool = True
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Amd:
     """What is known of AMD's GPUs."""
 
@@ -137,7 +138,7 @@ class Amd:
     devices: tuple[AmdDevice, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class IntelDevice:
     """One Intel GPU; `xpu` says whether PyTorch's XPU builds are documented for it."""
 
@@ -148,7 +149,7 @@ class IntelDevice:
     visible: bool = True
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Intel:
     """What is known of Intel's GPUs."""
 
@@ -156,7 +157,7 @@ class Intel:
     devices: tuple[IntelDevice, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Apple:
     """Apple silicon, or its absence."""
 
@@ -164,7 +165,7 @@ class Apple:
     chip: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class SeenEnvironment:
     """An environment that was there before torchenv came, its torch read from files.
 
@@ -178,7 +179,7 @@ class SeenEnvironment:
     was_found: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Evidence:
     """The raw text behind a fact, identifiers masked; `outcome` is read, absent or failed."""
 
@@ -187,7 +188,7 @@ class Evidence:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem:
     """Something about this machine that a person should know or fix; `vendor` whose devices it is about."""
 
@@ -198,7 +199,7 @@ class Problem:
     vendor: str | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Host:
     """A machine: this one, one that a file describes, or one that a test made up."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from torchenv.errors import InputError
 from torchenv.system.addresses import Login, TorchIndex, host_of, split_login
+from torchenv.system.values import frozen
 
 if TYPE_CHECKING:
     from torchenv.profile.model import Indexes
@@ -23,7 +24,7 @@ _LOGINS_ONLY = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Mirrors:
     """The indexes that are named in place of PyTorch's (`torch`) and of the default one (`packages`).
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from torchenv.catalogue import Catalogue, Rocm, Xpu
 from torchenv.errors import InputError
 from torchenv.host.model import AmdDevice, Host, IntelDevice, NvidiaDevice, Status
 from torchenv.plan.refusals import MAKERS, name_flags
 from torchenv.plan.values import Refusal, Remark, Wish
+from torchenv.system.values import frozen
 
 Device = NvidiaDevice | AmdDevice | IntelDevice
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Considered:
     """What the choice turns on.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, combinations
 from typing import Any
 
@@ -14,11 +14,12 @@ from torchenv.host.model import Host
 from torchenv.plan.choice import resolve
 from torchenv.plan.values import Plan, Question, Wish
 from torchenv.profile.model import Profile, Target
+from torchenv.system.values import frozen
 
 SCHEMA = "torchenv.fleet/1"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostKind:
     """A kind of machine as a target would name it, and the release that it gets.
 
@@ -53,7 +54,7 @@ class HostKind:
         return f"{self.name} (torch {self.release}, {self.platform}, Python {self.python})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Member:
     """A machine of the fleet: its own plan and kind, and of the fewest targets the one that serves it."""
 
@@ -80,7 +81,7 @@ class Member:
         return self.plan.opens
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fleet:
     """The machines in the order in which they were named, and the fewest targets that serve them."""
 

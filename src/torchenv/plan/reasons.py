@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from packaging.version import Version
 
@@ -14,6 +13,7 @@ from torchenv.plan.needs import refusal_of_system
 from torchenv.plan.refusals import MAKERS, name_flags
 from torchenv.plan.search import Search
 from torchenv.plan.values import Build, Question, Rejection
+from torchenv.system.values import frozen
 
 
 def explain_fallback(build: Build, refused: Sequence[Rejection], ask: Question) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ def name_what_opens(refused: Sequence[Rejection], ask: Question) -> str | None:
     return "; ".join(opened.values()) or None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Explanation:
     """Why nothing is taken, what would open the door, and the devices that are at odds."""
 

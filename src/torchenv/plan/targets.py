@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from torchenv.catalogue import Catalogue
 from torchenv.errors import InputError
@@ -14,6 +14,7 @@ from torchenv.plan.values import NOTHING_ASKED, IndexFacts, Outcome, Plan, Quest
 from torchenv.profile.model import Profile, Target
 from torchenv.system.addresses import TorchIndex
 from torchenv.system.documents import nearest
+from torchenv.system.values import frozen
 
 # The package index's own build is what the rules take where PyTorch's index is not to be had.
 _PACKAGE_INDEX = IndexFacts(unreachable=True)
@@ -89,7 +90,7 @@ def explain_unsupported(plan: Plan) -> str | None:
     return unsupported[0].message if unsupported and len(unsupported) == len(plan.rejected) else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fit:
     """What a locked target would be on a host: `plan` has a build where it fits."""
 

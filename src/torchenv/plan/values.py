@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from enum import Enum
 from typing import Any, NamedTuple
@@ -15,11 +15,12 @@ from torchenv.catalogue import Backend, Catalogue, Release
 from torchenv.host.model import Capability, Host, SeenEnvironment
 from torchenv.system.addresses import TorchIndex
 from torchenv.system.documents import plain
+from torchenv.system.values import frozen
 
 SCHEMA = "torchenv.plan/1"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Wish:
     """What is asked for: the profile with the options of the choice laid over it.
 
@@ -48,7 +49,7 @@ class Wish:
     torch_index: TorchIndex | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class IndexFacts:
     """What the indexes answered when they were asked; nothing was asked by default.
 
@@ -69,7 +70,7 @@ class IndexFacts:
 NOTHING_ASKED = IndexFacts()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lifeboat:
     """The newest kept checkpoint that the environment in use can read."""
 
@@ -77,7 +78,7 @@ class Lifeboat:
     age: timedelta
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Known:
     """What weighs in the advice and never in the choice.
 
@@ -92,7 +93,7 @@ class Known:
 NOTHING_KNOWN = Known()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Question:
     """All that a decision is made from.
 
@@ -115,7 +116,7 @@ class Question:
         return self.active or self.host.active
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refusal:
     """Why a build does not suit: a code of the contract, the values behind it, and a sentence made of them.
 
@@ -130,7 +131,7 @@ class Refusal:
     device: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rejection:
     """A candidate that was looked at and not chosen; its fields are those of the `Refusal`."""
 
@@ -159,7 +160,7 @@ class Rejection:
         return f"torch {self.torch} ({self.backend}): {self.message}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remark:
     """Something that the decision does not turn on and that a person should know."""
 
@@ -175,7 +176,7 @@ class Outcome(Enum):
     BLOCKED = "blocked"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class PlannedPython:
     """The interpreter: `found` on the host, or one to `fetch`, whose version is then a minor such as 3.13."""
 
@@ -190,7 +191,7 @@ class PlannedPython:
         return f"{self.version.major}.{self.version.minor}{'t' if self.free_threaded else ''}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PassedPython:
     """An interpreter that was looked at and not chosen."""
 
@@ -199,7 +200,7 @@ class PassedPython:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlannedDevice:
     """A device of the host, and whether the plan serves it."""
 
@@ -209,7 +210,7 @@ class PlannedDevice:
     served: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Advice:
     """What a careful colleague would say: upgrade, upgrade-at-checkpoint-boundary or stay."""
 
@@ -224,7 +225,7 @@ class Download(NamedTuple):
     cached: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Build:
     """The decision itself. `index` None is the default package index; `download` None is not looked at."""
 
@@ -247,7 +248,7 @@ class Build:
         return str(self.release.version) + (f"+{self.backend.local}" if self.backend.local else "")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Plan:
     """A decision with its reasons; `build` is None where nothing suits.
 

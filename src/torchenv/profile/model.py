@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 from torchenv.system.addresses import TorchIndex, mask_logins
 from torchenv.system.documents import Table
 from torchenv.system.names import parse_target_name
+from torchenv.system.values import frozen
 
 SCHEMA = 1
 INSTALLERS = ("uv", "pip")
@@ -111,7 +112,7 @@ class Metric(NamedTuple):
     absolute: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Evaluation:
     """The commands that measure a model in two environments, and what may differ between them.
 
@@ -124,7 +125,7 @@ class Evaluation:
     repeat: int = 1
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Target:
     """A kind of machine that a team locks for.
 
@@ -154,7 +155,7 @@ class Target:
         return (*self.files, *([f"pyproject.toml[{named}]"] if named else []))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Profile:
     """All of it; everything has a default but the name."""
 

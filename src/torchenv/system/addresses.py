@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from torchenv.errors import InputError
+from torchenv.system.values import frozen
 
 # https://user:secret@mirror.example/whl; a password may hold an `@`, so the last one before the path counts.
 # In ssh://git@host.example the name is no secret.
@@ -70,7 +71,7 @@ def host_of(address: str) -> str:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TorchIndex:
     """Where the wheels of each backend of torch lie.
 
