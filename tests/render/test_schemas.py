@@ -121,4 +121,6 @@ def test_what_the_commands_print_is_as_the_schemas_say(tmp_path: Path, index: In
     printed = {check(terminal.type(*words, "--json").json) for words in asked}
 
     # Those that these commands do not print have tests of their own.
-    assert printed == {f"torchenv.{name}/1" for name in list_published() - {"convert", "pack", "repair"}}
+    assert printed == {
+        f"torchenv.{name}/1" for name in list_published() - {"bundle", "convert", "pack", "repair"}
+    }

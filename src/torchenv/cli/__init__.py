@@ -49,6 +49,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sync": ("locks", "Build the locked environment that suits this machine"),
     "fetch": ("locks", "Download all wheels of a target into a directory"),
     "export": ("locks", "Write a Dockerfile that builds the environment of a target"),
+    "bundle": ("packing", "Write one file that builds a target without a network"),
     "pack": ("packing", "Write an environment as one file for shared storage"),
     "remove": ("environments", "Delete environments (their lock files stay)"),
     "prune": ("environments", "Delete old and unused environments"),
@@ -68,13 +69,14 @@ _KEPT = {
     "sync": f"cleared the unfinished environment and kept what was downloaded; {_AGAIN}",
     "restore": f"cleared the unfinished environment and kept what was downloaded; {_AGAIN}",
     "fetch": f"kept the files that arrived whole; {_AGAIN}",
+    "bundle": f"kept the files that arrived whole; {_AGAIN}",
 }
 
 # Commands that neither change a workspace nor start what lies in it.
 READING = frozenset(
     {
         *("init", "probe", "plan", "status", "list", "show", "diff", "history", "verify", "report", "trust"),
-        *("hook", "completion", "lock", "fetch", "export", "audit"),
+        *("hook", "completion", "lock", "fetch", "export", "bundle", "audit"),
         *("catalogue show", "catalogue check"),
         *("checkpoints show", "checkpoints diff", "checkpoints verify", "checkpoints gate"),
     }

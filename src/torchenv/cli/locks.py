@@ -448,14 +448,14 @@ def _make_ports(found: Lock, target: LockedTarget, flags: SyncFlags, session: Se
         return replace(ports, installer=RelocatedInstaller(ports.installer, lambda _: elsewhere))
     if settings.is_offline:
         return ports
-    mirrored = _at_set_mirror(found, target, session)
+    mirrored = find_at_set_mirror(found, target, session)
     if mirrored is not found:
         return replace(ports, installer=RelocatedInstaller(ports.installer, lambda _: mirrored))
     refuse_vanished(found, session.fetch, session.output.say)
     return ports
 
 
-def _at_set_mirror(found: Lock, target: LockedTarget, session: Session) -> Lock:
+def find_at_set_mirror(found: Lock, target: LockedTarget, session: Session) -> Lock:
     """Return a lock with the addresses of the mirrors that variables name; itself where none is set."""
     from torchenv.actions.sources import Mirror, at_mirror
 
@@ -518,7 +518,7 @@ def fetch(flags: FetchFlags, session: Session) -> int:
     project = Project.of(session)
     target = project.require_lock_set().target(flags.target)
     directory = session.settings.cwd / flags.directory
-    locked = _at_set_mirror(project.lock(target), target, session)
+    locked = find_at_set_mirror(project.lock(target), target, session)
     python, platform = target.python, target.platform
     say, download = session.output.say, session.network.download
     files = bring(locked, directory, download, say, python=python, platform=platform)

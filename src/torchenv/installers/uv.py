@@ -563,6 +563,18 @@ def fetch_python_command(uv: Path, python: str) -> Command:
     return Command(argv, defaults=_SOON)
 
 
+def python_for_platform_command(uv: Path, python: str, platform: str, directory: Path) -> Command:
+    """Fetch an interpreter that need not run here into a directory of its own."""
+    system, _, machine = platform.partition("-")
+    libc = "gnu" if system == "linux" else "none"
+    named = {"darwin": "macos"}.get(system, system), {"arm64": "aarch64"}.get(machine, machine)
+    minor = python.removesuffix("t")
+    variant = "+freethreaded" if python.endswith("t") else ""
+    argv = (str(uv), "python", "install", "--no-config", "--no-bin", "--no-registry")
+    key = f"cpython-{minor}{variant}-{'-'.join(named)}-{libc}"
+    return Command((*argv, "--install-dir", str(directory), key), defaults=_SOON)
+
+
 def find_python_command(uv: Path, python: str) -> Command:
     argv = (str(uv), "python", "find", "--no-config", "--no-project", "--managed-python")
     return Command((*argv, "--no-python-downloads", python))
