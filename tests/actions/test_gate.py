@@ -61,7 +61,7 @@ def test_a_lifeboat_must_be_there_and_no_older_than_the_profile_allows(
     (none,) = gate(workspace, oldest=week).findings
     assert (none.code, str(none)) == (
         "no-lifeboat",
-        "no lifeboat that torch 2.14 reads: `torchenv checkpoints keep PATH` keeps one",
+        "no lifeboat that torch 2.14 reads; keep one: see `torchenv help checkpoints keep`",
     )
     keep(str(run / "step-100"), workspace.store, copy=False, system="linux", progress=lambda *_: None)
     assert gate(workspace, oldest=week, days=6).findings == ()

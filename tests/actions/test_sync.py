@@ -391,7 +391,7 @@ def test_a_directory_that_lacks_files_is_told_before_anything_is_built(team: Pro
         2,
         [
             f"error: {team.directory}/wheels does not hold numpy-2.3.0-py3-none-any.whl",
-            "hint: bring them with `torchenv fetch TARGET DIR` where there is a network",
+            f"hint: bring them with `torchenv fetch ci {team.directory}/wheels` where there is a network",
         ],
     )
     assert not (team.directory / ".torchenv" / "envs").exists()

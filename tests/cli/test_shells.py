@@ -97,7 +97,7 @@ def test_the_prompt_is_marked_and_an_environment_without_pip_says_what_to_do(
     )
     done = type_in(shell, lines, environ)
     assert done.stdout == "(2.15.0-cu132) $ \n$ \n"
-    assert done.stderr == ("this environment has no pip; add packages with `torchenv add PACKAGE`\n")
+    assert done.stderr == ("this environment has no pip; add packages with `torchenv add x`\n")
     unmarked = type_in(shell, lines, {**environ, "VIRTUAL_ENV_DISABLE_PROMPT": "1"})
     assert unmarked.stdout == "$ \n$ \n"
 

@@ -67,7 +67,7 @@ def test_a_long_training_waits_for_a_new_line_of_checkpoints_and_keeps_one_first
             FITS,
             "distributed checkpoints saved by 2.15.0 cannot be read by 2.14.1+cu130",
             "upgrade when you next start a run",
-            "no checkpoint that 2.14.1+cu130 reads is protected: run `torchenv checkpoints keep` first",
+            "no checkpoint that 2.14.1+cu130 reads is protected: see `torchenv help checkpoints keep`",
         ),
     )
 

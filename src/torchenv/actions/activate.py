@@ -11,7 +11,8 @@ from torchenv.actions.run import ProgramEntry
 # What a prompt shows as it is in every shell; other marks are not set.
 _MARK = re.compile(r"[A-Za-z0-9._+-]+")
 
-_NO_PIP = "this environment has no pip; add packages with `torchenv add PACKAGE`"
+_NO_PIP = "this environment has no pip"
+_ADD, _LIST = "add packages with `torchenv add", "see what it holds with `torchenv show --json`"
 
 
 def script(entry: ProgramEntry, shell: str, mark: str = "") -> str:
@@ -110,7 +111,7 @@ def _posix(entry: ProgramEntry, mark: str, *, has_pip: bool) -> str:
         *(f"export {name}={shlex.quote(value)}" for name, value in entry.set.items()),
         *(f"unset {name}" for name in entry.unset),
         *(_mark_in_posix(mark) if mark else ()),
-        *(() if has_pip else (f"pip() {{ echo {shlex.quote(_NO_PIP)} >&2; return 2; }}",)),
+        *(() if has_pip else _POSIX_PIP),
         "deactivate() {",
         '    export PATH="$_TORCHENV_PATH"',
         *(f"    {line}" for name in changed for line in _restore_in_posix(name)),
@@ -123,6 +124,47 @@ def _posix(entry: ProgramEntry, mark: str, *, has_pip: bool) -> str:
         "hash -r 2>/dev/null",
     ]
     return "\n".join(lines)
+
+
+# `pip install -U wandb` is answered with the command that adds wandb.
+_POSIX_PIP = (
+    "pip() {",
+    "    _TORCHENV_WORDS=",
+    '    for _TORCHENV_WORD in "$@"; do',
+    '        case "$_TORCHENV_WORD" in',
+    "            install | -*) ;;",
+    '            *) _TORCHENV_WORDS="$_TORCHENV_WORDS $_TORCHENV_WORD" ;;',
+    "        esac",
+    "    done",
+    '    if [ "${1-}" = install ]; then',
+    f"        printf '%s\\n' \"{_NO_PIP}; {_ADD.replace('`', chr(92) + '`')}$_TORCHENV_WORDS\\`\" >&2",
+    "    else",
+    f"        printf '%s\\n' {shlex.quote(f'{_NO_PIP}; {_LIST}')} >&2",
+    "    fi",
+    "    unset _TORCHENV_WORDS _TORCHENV_WORD",
+    "    return 2",
+    "}",
+)
+_FISH_PIP = (
+    "function pip",
+    '    if test "$argv[1]" = install',
+    f"        echo \"{_NO_PIP}; {_ADD} \"(string join ' ' (string match -v -- '-*' $argv[2..-1]))'`' >&2",
+    "    else",
+    f"        echo '{_NO_PIP}; {_LIST}' >&2",
+    "    end",
+    "    return 2",
+    "end",
+)
+_POWERSHELL_PIP = (
+    "function global:pip {",
+    "    if ($args.Count -and $args[0] -eq 'install') {",
+    "        $words = @($args | Select-Object -Skip 1 | Where-Object { $_ -notlike '-*' }) -join ' '",
+    f"        Write-Error ('{_NO_PIP}; {_ADD} ' + $words + '`')",
+    "    } else {",
+    f"        Write-Error '{_NO_PIP}; {_LIST}'",
+    "    }",
+    "}",
+)
 
 
 def _mark_in_posix(mark: str) -> tuple[str, ...]:
@@ -151,7 +193,7 @@ def _fish(entry: ProgramEntry, mark: str, *, has_pip: bool) -> str:
         *(f"set -gx {name} {_quote_for_fish(value)}" for name, value in entry.set.items()),
         *(f"set -e {name}" for name in entry.unset),
         *(_mark_in_fish(mark) if mark else ()),
-        *(() if has_pip else (f"function pip; echo {_quote_for_fish(_NO_PIP)} >&2; return 2; end",)),
+        *(() if has_pip else _FISH_PIP),
         "function deactivate",
         "    set -gx PATH $_TORCHENV_PATH",
         *(f"    {line}" for name in changed for line in _restore_in_fish(name)),
@@ -199,7 +241,7 @@ def _powershell(entry: ProgramEntry, mark: str, *, has_pip: bool) -> str:
         *(f"$env:{name} = {_quote_for_powershell(value)}" for name, value in entry.set.items()),
         *(f"Remove-Item -ErrorAction SilentlyContinue env:{name}" for name in entry.unset),
         *(_mark_in_powershell(mark) if mark else ()),
-        *(() if has_pip else (f"function global:pip {{ Write-Error {_quote_for_powershell(_NO_PIP)} }}",)),
+        *(() if has_pip else _POWERSHELL_PIP),
         "function global:deactivate {",
         "    foreach ($entry in $global:_TORCHENV_OLD.GetEnumerator()) {",
         "        [Environment]::SetEnvironmentVariable($entry.Key, $entry.Value)",

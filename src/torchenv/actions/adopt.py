@@ -47,7 +47,7 @@ def adopt(path: Path, catalogue: Catalogue, ports: Ports) -> Adopted:
     """Record the environment at `path`; raises `InputError` where there is none or it has no torch."""
     installation = describe(path)
     if installation.torch is None:
-        hint = "name an environment with torch in it: `torchenv adopt PATH`"
+        hint = "name one that has torch, or make one with `torchenv create`"
         raise InputError(f"environment `{path}` has no torch", hint=hint)
     for finding in find_wrong(installation):
         ports.say(f"warning: {finding.advice}")

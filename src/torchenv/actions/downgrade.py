@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,7 +134,8 @@ def downgrade(
     if goal.exists() and _is_whole(goal, sizes, rewritten):
         return Copied(source=source, copy=aim, made=False, why="already copied")
     if goal.exists() and not (is_remote(aim) and not rewritten.keys() & goal.files().keys()):
-        hint = "name another place for the copy: `torchenv checkpoints downgrade SRC DST`"
+        words = ["torchenv", "checkpoints", "downgrade", source, f"{aim}-2", "--for", target.torch]
+        hint = f"name another place for the copy: `{shlex.join(words)}`"
         raise InputError(
             f"`{make_printable(aim)}` already exists and is no copy of `{make_printable(source)}`"
             f" for torch {target.torch}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchenv.actions.switch import is_last_reader
+from torchenv.actions.switch import is_last_reader, name_way_off
 from torchenv.errors import NothingSuits
 from torchenv.workspace.records import Environment, EnvironmentKind
 from torchenv.workspace.store import Store
@@ -25,7 +25,7 @@ def forget(named: str, store: Store) -> Environment:
         if environment.number == manifest.current:
             raise NothingSuits(
                 f"environment {environment} is the active environment",
-                hint="switch to another one first: `torchenv use ENV`",
+                hint=name_way_off(manifest, store),
             )
         for kept in manifest.kept:
             if is_last_reader(environment, kept, manifest, store):

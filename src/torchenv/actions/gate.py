@@ -93,7 +93,7 @@ def _check_lifeboat(
     kept = [one for one in manifest.kept if readers & set(one.readable_by)]
     newest = max(kept, key=_find_time, default=None)
     if newest is None or newest.saved is None:
-        said = f"no lifeboat that torch {target.torch} reads: `torchenv checkpoints keep PATH` keeps one"
+        said = f"no lifeboat that torch {target.torch} reads; keep one: see `torchenv help checkpoints keep`"
         yield GateFinding("no-lifeboat", "", said)
     elif now - newest.saved > oldest:
         age, most = now - newest.saved, oldest

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import secrets
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,7 +140,7 @@ def convert(
         or f"{source.removesuffix(Path(source).suffix) if _is_file(source) else source}{_SUFFIXES[form]}"
     )
     if os.path.lexists(goal):
-        raise _refuse_taken(goal)
+        raise _refuse_taken(goal, source, form)
     disk = Disk()
     disk.make_directory(goal.parent)
     free = disk.free_space(goal.parent)
@@ -158,7 +159,7 @@ def convert(
             raise ToolFailed(f"`{goal}` does not hold what was written to it: {some(wrong)}")
         size = draft.stat().st_size
         if not disk.publish(draft, goal):
-            raise _refuse_taken(goal)
+            raise _refuse_taken(goal, source, form)
     finally:
         disk.delete(draft)
     return Converted(
@@ -172,9 +173,11 @@ def convert(
     )
 
 
-def _refuse_taken(goal: Path) -> InputError:
+def _refuse_taken(goal: Path, source: str, form: SaveForm) -> InputError:
     what = "already exists" if goal.exists() else "is a link that leads nowhere"
-    return InputError(f"`{goal}` {what}", hint="name another place: `torchenv checkpoints convert SAVE DST`")
+    other = goal.with_name(f"{goal.stem}-2{goal.suffix}")
+    command = shlex.join(["torchenv", "checkpoints", "convert", source, str(other), "--to", form])
+    return InputError(f"`{goal}` {what}", hint=f"name another place: `{command}`")
 
 
 def digest_save(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torchenv.actions.run import directory_of
 from torchenv.actions.status import list_added_by_hand
-from torchenv.actions.switch import is_last_reader, unusable
+from torchenv.actions.switch import is_last_reader, name_way_off, unusable
 from torchenv.errors import NothingSuits, TorchenvError, WorkspaceError
 from torchenv.lockfile.lock import Lock
 from torchenv.system.processes import Running
@@ -148,7 +148,7 @@ def _indispensable(
         hint = f"take it off the record, its files stay: `torchenv forget {environment.number}`"
         return "it was made elsewhere, and torchenv only reads it", hint
     if environment.number == manifest.current:
-        return "it is in use", "put another one in use first: `torchenv use ENV`"
+        return "it is the active environment", name_way_off(manifest, store)
     for kept in manifest.kept:
         if is_last_reader(environment, kept, manifest, store):
             why = f"nothing else can read the kept checkpoint {kept.path}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -68,8 +69,8 @@ def repair(
     aim = to or str(run_directory.with_name(f"{run_directory.name}-repaired") / name)
     goal = place(aim)
     if goal.exists():
-        hint = "name another place: `torchenv checkpoints repair SAVE DST`"
-        raise InputError(f"`{aim}` already exists", hint=hint)
+        words = ["torchenv", "checkpoints", "repair", source, f"{aim}-2", "--optimizer", optimizer]
+        raise InputError(f"`{aim}` already exists", hint=f"name another place: `{shlex.join(words)}`")
     manifest = store.read()
     rewritten: dict[str, Downgraded] = {}
     added: list[str] = []

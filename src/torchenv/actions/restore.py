@@ -149,7 +149,7 @@ def _choose_python(before: Environment, interpreters: Interpreters, ports: Ports
     try:
         path = ports.installer.fetch_python(minor)
     except ToolFailed as error:
-        error.hint = f"install Python {minor}, then `torchenv restore {before.number} --python PATH`"
+        error.hint = f"install Python {minor}, then run `torchenv restore {before.number}`"
         raise
     return BasePython(before.python.version, str(path), digest_of_base(path))
 

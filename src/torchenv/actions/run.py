@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -118,7 +119,7 @@ def directory_of(environment: Environment, store: Store) -> Path:
         case InPlace(path=path) | Moved(path=path):
             return path
         case Replaced(path=path):
-            hint = "adopt it with `torchenv adopt` if it is what you mean"
+            hint = f"if it is what you mean, adopt it with `{shlex.join(['torchenv', 'adopt', str(path)])}`"
             raise WorkspaceError(
                 f"{path} holds another environment than the recorded {environment}", hint=hint
             )

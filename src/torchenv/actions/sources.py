@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -80,7 +81,7 @@ def find_torch_index(lock: Lock) -> str | None:
     return torch.index if torch is not None and "+" in (torch.version or "") else None
 
 
-def from_directory(lock: Lock, directory: Path) -> Lock:
+def from_directory(lock: Lock, directory: Path, target: str) -> Lock:
     """Return the same lock with its files in a directory.
 
     Raises `InputError` naming those that are missing, or that are not the files that were locked.
@@ -92,7 +93,8 @@ def from_directory(lock: Lock, directory: Path) -> Lock:
         if not there:
             missing += [file.name for file in package.files[:1]] or [f"{package.name} (from its repository)"]
         addresses |= {file.sha256: (directory / file.name).absolute().as_uri() for file in package.files}
-    hint = "bring them with `torchenv fetch TARGET DIR` where there is a network"
+    words = ["torchenv", "fetch", target, str(directory)]
+    hint = f"bring them with `{shlex.join(words)}` where there is a network"
     if missing:
         raise InputError(f"{directory} does not hold {', '.join(missing)}", hint=hint)
     files = [file for package in lock.packages for file in package.files]

@@ -65,4 +65,4 @@ def _python_path(environ: Mapping[str, str]) -> Iterator[Problem]:
     for name in ("PYTHONHOME", "PYTHONPATH"):
         if environ.get(name):
             message = f"{name} leads every Python that this shell starts to {environ[name]}"
-            yield Problem("python-path", name, f"{message}; `torchenv run` takes it out")
+            yield Problem("python-path", name, f"{message}; unset it first")

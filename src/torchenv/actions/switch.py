@@ -135,6 +135,16 @@ def unusable(environment: Environment, store: Store) -> str | None:
     return None
 
 
+def name_way_off(manifest: Manifest, store: Store) -> str:
+    """Return the hint by which another environment becomes the active one."""
+    before = manifest.rollback_target(lambda item: unusable(item, store) is None)
+    others = [item for item in manifest.environments if item.live and item.number != manifest.current]
+    usable = [before] if before else [item for item in others if unusable(item, store) is None]
+    if usable:
+        return f"switch to another one first with `torchenv use {usable[-1].number}`"
+    return "make another one first; `torchenv plan --explain` shows what there is to choose"
+
+
 def find_readers(kept: Kept, manifest: Manifest, store: Store) -> tuple[Environment, ...]:
     """Return the environments that can read a lifeboat and that can be used as they are on the disk."""
     return tuple(item for item in manifest.readers(kept) if unusable(item, store) is None)

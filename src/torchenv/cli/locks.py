@@ -444,7 +444,7 @@ def _make_ports(found: Lock, target: LockedTarget, flags: SyncFlags, session: Se
     settings = session.settings
     ports = session.make_ports(has_wheels=flags.wheels is not None)
     if flags.wheels is not None:
-        elsewhere = from_directory(found, settings.cwd / flags.wheels)
+        elsewhere = from_directory(found, settings.cwd / flags.wheels, target.name)
         return replace(ports, installer=RelocatedInstaller(ports.installer, lambda _: elsewhere))
     if settings.is_offline:
         return ports

@@ -63,7 +63,7 @@ def _find_patient(named: str | None, host: Host, session: Session) -> Path:
     if (active := session.store.read().active) is not None:
         return Path(active.path)
     if host.active is None:
-        hint = "name one: `torchenv doctor PATH`"
+        hint = "name one, or make one with `torchenv create`"
         raise InputError("no environment is active, and the project has none", hint=hint)
     return Path(host.active.path)
 
@@ -201,7 +201,7 @@ def _find_old(named: str | None, new: Environment, session: Session) -> Environm
     if named is None and old == new:
         old = manifest.rollback_target(lambda _: True)
     if old is None or old == new:
-        hint = "name another one: `torchenv evaluate ENV --against ENV`"
+        hint = "name two of them; `torchenv list` shows what there is"
         raise InputError(f"there is nothing to compare environment {new} with", hint=hint)
     return old
 

@@ -97,7 +97,7 @@ def rollback(flags: RollbackFlags, session: Session) -> int:
         named = str(target.number)
     switched = switch_back(named, session.store, session.outside, advice=advice)
     if not seen.roots:
-        output.note("no checkpoints known; name where they are: `torchenv checkpoints scan DIR`")
+        output.note("no checkpoints known; name their directories in torchenv.toml: [checkpoints] roots")
     if flags.with_checkpoints:
         return _copy_checkpoints(switched, session)
     _show_switch(switched, session)
@@ -208,7 +208,9 @@ def run(flags: RunFlags, session: Session) -> int:
     environ, output = session.settings.environ, session.output
     words = flags.command[1:] if flags.command[:1] == ["--"] else flags.command
     if not words:
-        raise InputError("there is no command to run", hint="write `torchenv run -- python train.py`")
+        raise InputError(
+            "there is no command to run", hint="write it after `--`, as in `torchenv run -- python -V`"
+        )
     if flags.packed is not None:
         return _run_packed(flags.packed, words, flags, session)
     environment = find_environment(flags.environment, session)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -391,7 +392,8 @@ def _check_hosts(flags: UpgradeFlags, session: Session) -> int:
     from torchenv.render.upgrade import describe_host_verdicts
 
     if not flags.check:
-        raise InputError("`--host` goes with `--check`", hint="run `torchenv upgrade --check --host FILE`")
+        command = shlex.join(["torchenv", "upgrade", "--check", "--host", *flags.host])
+        raise InputError("`--host` goes with `--check`", hint=f"run `{command}`")
     verdicts: dict[Verdict, list[str]] = {}
     reasons: dict[Verdict, list[str]] = {}
     wish = make_wish(_choose(flags.version), session)

@@ -94,7 +94,8 @@ def read_layout(name: str, directory: Path, read: ReadText, catalogue: Catalogue
     if not proposal.targets:
         _add_target(None, "linux-x86_64", proposal, catalogue)
         proposal.left_out.append(
-            f"{name} names no index of torch's: add your GPUs with `torchenv lock --host FILE`"
+            f"{name} names no index of torch's: for a machine with GPUs, run"
+            " `torchenv probe -o node.json` there, then `torchenv lock --host node.json` here"
         )
     return proposal
 

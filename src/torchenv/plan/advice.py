@@ -56,7 +56,7 @@ def _door(old: Version, new: Version, known: Known) -> Iterator[str]:
     yield "upgrade when you next start a run"
     kept = known.lifeboat
     if kept is None:
-        yield f"no checkpoint that {old} reads is protected: run `torchenv checkpoints keep` first"
+        yield f"no checkpoint that {old} reads is protected: see `torchenv help checkpoints keep`"
         return
     age = _describe_age(kept.age)
     yield f"{kept.path} is protected for {old}, {age} old: rolling back loses the work since then"

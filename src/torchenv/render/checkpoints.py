@@ -118,7 +118,7 @@ def encode_verified(kept: Sequence[Kept], changes: Sequence[KeptChange]) -> dict
 def describe_verified(kept: Sequence[Kept], changes: Sequence[KeptChange]) -> str:
     """Describe what has changed since it was kept."""
     if not kept:
-        return "nothing is kept: `torchenv checkpoints keep PATH` keeps a checkpoint"
+        return "nothing is kept; see `torchenv help checkpoints keep`"
     changed = {change.path for change in changes}
     lines = [f"{make_printable(one.path)}: unchanged" for one in kept if not {one.path, one.copy} & changed]
     lines += map(str, changes)

@@ -36,7 +36,7 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
                 f"the metadata of a distributed checkpoint written by torch {breakages.version}"
                 f" cannot be read by {breakages.before} and older",
                 "start a new line of checkpoints, and keep the last one of the old release; see"
-                " `torchenv checkpoints downgrade` for the way back",
+                " `torchenv help checkpoints downgrade` for the way back",
             )
 
 
