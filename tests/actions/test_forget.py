@@ -47,7 +47,9 @@ def test_the_active_one_stays_on_the_record(workspace: Workspace, tmp_path: Path
     with pytest.raises(NothingSuits) as caught:
         forget("1", workspace.store)
     assert caught.value.message == f"environment {adopted} is the active environment"
-    assert caught.value.hint == "switch to another one first: `torchenv use ENV`"
+    assert caught.value.hint == (
+        "make another one first; `torchenv plan --explain` shows what there is to choose"
+    )
     assert workspace.store.read().environments == (adopted,)
 
 

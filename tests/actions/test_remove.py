@@ -46,7 +46,7 @@ def test_an_environment_that_nobody_needs_goes_and_its_line_and_lock_stay(worksp
 @pytest.mark.parametrize(
     ("number", "why", "hint"),
     [
-        ("2", "it is in use", "put another one in use first: `torchenv use ENV`"),
+        ("2", "it is the active environment", "switch to another one first with `torchenv use 1`"),
         ("1", "`torchenv rollback` leads to it", "remove it all the same with --force"),
     ],
 )
@@ -65,7 +65,7 @@ def test_by_force_the_one_to_go_back_to_goes_and_nothing_else_that_is_needed(wor
     first, second, third = three(workspace)
     keep_checkpoint(workspace, 3)
     for number, why in (
-        ("2", "it is in use"),
+        ("2", "it is the active environment"),
         ("3", "nothing else can read the kept checkpoint runs/a/step-100"),
     ):
         with pytest.raises(NothingSuits, match=why):
@@ -156,7 +156,7 @@ def test_prune_spares_the_newest_and_the_needed_and_a_dry_run_deletes_nothing(wo
     would = prune(Pruning(keep=1), workspace.store, workspace.running, replaceable, dry_run=True)
     assert would == Pruned(
         gone=(third,),
-        kept=((first, "`torchenv rollback` leads to it"), (second, "it is in use")),
+        kept=((first, "`torchenv rollback` leads to it"), (second, "it is the active environment")),
     )
     assert Path(third.path).is_dir()
     assert prune(Pruning(keep=1), workspace.store, workspace.running, replaceable, dry_run=False) == would
