@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.plan.hosts import planned
 from tests.support.machine import Says, nvidia_libraries, pci, probed, sample
 
 from torchenv.host.model import Amd, Capability, Host, Intel, Nvidia, Status
@@ -10,6 +11,7 @@ from torchenv.host.probe import reparse
 from torchenv.host.probe.nvidia import QUERY
 from torchenv.host.probe.nvidia_smi import parse_screen
 from torchenv.host.probe.torch_messages import complaint
+from torchenv.plan import Outcome
 
 WSL = {"/proc/version": sample("proc-version-wsl2.txt"), "/dev/dxg": ""}
 NOT_LOADED = Says(
@@ -75,6 +77,55 @@ def test_rocm_installed_beside_an_nvidia_gpu_in_wsl_is_no_second_gpu(tmp_path: P
 
 def test_wsl_without_any_tool_of_amd_has_no_gpu_of_it(tmp_path: Path) -> None:
     assert probed(tmp_path, WSL).amd == Amd()
+
+
+LEVEL_ZERO = {"/usr/lib/x86_64-linux-gnu/libze_intel_gpu.so.1": ""}
+# What the bus of every WSL shows: Microsoft's own renderer.
+RENDERER = of_class("0x030200", "5582:00:00.0 1414:008e")
+
+
+@pytest.mark.parametrize(
+    ("files", "tools"),
+    [
+        (LEVEL_ZERO, {}),
+        ({"/usr/lib64/libze_intel_gpu.so.1": ""}, {}),
+        ({}, {"xpu-smi": Says(sample("xpu-smi-err-no-device.txt"), code=1)}),
+        ({}, {"xpu-smi": Says("Error: Level Zero Initialization Error\n", code=1)}),
+    ],
+    ids=["Debian", "Red Hat", "no device", "fails"],
+)
+def test_intels_driver_in_wsl_that_names_no_gpu_is_no_cpu_plan(
+    tmp_path: Path, files: dict[str, str], tools: dict[str, str | Says]
+) -> None:
+    host = probed(tmp_path, {**WSL, **RENDERER, **files}, tools)
+    assert host.intel == Intel(status=Status.UNREADABLE)
+    said = (
+        "WSL has /dev/dxg and Intel's driver is installed in it, and nothing names a GPU:"
+        " update Intel's driver in Windows"
+    )
+    assert [problem.message for problem in host.problems] == [said]
+    plan = planned(host)
+    assert plan.outcome is Outcome.BLOCKED
+    assert plan.hint is not None
+    assert "vouch for a build with --backend xpu; or go on without it: --accept-cpu" in plan.hint
+
+
+def test_an_intel_gpu_that_a_tool_names_in_wsl_is_found(tmp_path: Path) -> None:
+    tools: dict[str, str | Says] = {"xpu-smi": sample("xpu-smi-discovery-max1100.json")}
+    host = probed(tmp_path, {**WSL, **RENDERER}, tools)
+    assert [(card.name, card.xpu) for card in host.intel.devices] == [
+        ("Intel(R) Data Center GPU Max 1100", True)
+    ]
+
+
+def test_intels_driver_beside_an_nvidia_gpu_in_wsl_is_no_second_gpu(tmp_path: Path) -> None:
+    answer = f"{FIELDS}\n0, [N/A], NVIDIA L4, 581.42, 23034, 8.9, [N/A]\n"
+    host = probed(tmp_path, {**WSL, **LEVEL_ZERO}, {QUERY: answer})
+    assert (host.nvidia.status, host.intel) == (Status.FOUND, Intel())
+
+
+def test_intels_driver_outside_wsl_is_no_sight_of_a_gpu(tmp_path: Path) -> None:
+    assert probed(tmp_path, LEVEL_ZERO).intel == Intel()
 
 
 def test_a_rocm_tool_that_fails_by_its_driver_is_a_sight_where_no_bus_was_read(tmp_path: Path) -> None:

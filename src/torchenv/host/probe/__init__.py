@@ -48,7 +48,7 @@ def _understand(seen: SeenEvidence, captured_at: str | None) -> Host:
     of_system, about_system = system.understand(seen)
     of_nvidia, about_nvidia = nvidia.understand(seen, wsl=of_system.wsl)
     of_amd, about_amd = amd.understand(seen, of_nvidia, wsl=of_system.wsl)
-    of_intel, about_intel = intel.understand(seen)
+    of_intel, about_intel = intel.understand(seen, (of_nvidia, of_amd), wsl=of_system.wsl)
     of_pythons, about_pythons = pythons.understand(seen)
     of_environments, about_environments = environments.understand(seen)
     return Host(

@@ -1,16 +1,20 @@
-"""Intel: the PCI bus, and `xpu-smi` where the bus cannot be seen."""
+"""Intel: the PCI bus, and `xpu-smi` where the bus cannot be seen; under WSL Level Zero's driver as well."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
 
-from torchenv.host.model import Intel, IntelDevice, Problem, Status
+from torchenv.host.model import Amd, Intel, IntelDevice, Nvidia, Problem, Status
 from torchenv.host.probe import pci, visible
 from torchenv.host.probe.sources import Look, SeenEvidence, json_object
 from torchenv.system.process import Command
 
 XPU_SMI = "xpu-smi discovery -j"
+DXG = "/dev/dxg"
+
+# Level Zero's driver for Intel's GPUs, where Debian's and where Red Hat's kind of system has it.
+LEVEL_ZERO = ("/usr/lib/x86_64-linux-gnu/libze_intel_gpu.so.1", "/usr/lib64/libze_intel_gpu.so.1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +31,26 @@ def look(look: Look) -> dict[str, Command]:
     look.variables("ZE_AFFINITY_MASK", "ZE_ENABLE_PCI_ID_DEVICE_ORDER")
     if look.sources.python["system"] == "darwin":
         return {}
+    if look.sources.python["system"] == "linux" and look.mark(DXG):
+        for path in LEVEL_ZERO:
+            look.mark(path)
     return {XPU_SMI: Command(tuple(XPU_SMI.split()))}
 
 
-def understand(seen: SeenEvidence) -> tuple[Intel, tuple[Problem, ...]]:
-    """Make one answer of everything that was seen; a display device needs no driver to be seen."""
+def understand(
+    seen: SeenEvidence, others: tuple[Nvidia, Amd], *, wsl: bool
+) -> tuple[Intel, tuple[Problem, ...]]:
+    """Make one answer of everything that was seen; a display device needs no driver to be seen.
+
+    Under WSL no bus shows the GPU that Windows lends, which may be one of the `others`.
+    """
     told = parse_xpu_smi(seen.read_output(XPU_SMI))
     names = {display.slot: display.name for display in told}
     on_bus = pci.displays(seen, pci.INTEL)
     seen_by_tool = tuple(pci.Display(display.slot, pci.INTEL, display.device) for display in told)
     displays = on_bus or seen_by_tool
     if not displays:
-        return _without_card(seen)
+        return _without_card(seen, others, wsl=wsl)
     devices = tuple(
         _device(number, each, names.get(each.slot) or each.name) for number, each in enumerate(displays)
     )
@@ -58,9 +70,13 @@ def understand(seen: SeenEvidence) -> tuple[Intel, tuple[Problem, ...]]:
 _DRIVER_FAILED = re.compile(r"Level Zero Initialization|zeInit|[Pp]ermission denied|driver", re.IGNORECASE)
 
 
-def _without_card(seen: SeenEvidence) -> tuple[Intel, tuple[Problem, ...]]:
+def _without_card(
+    seen: SeenEvidence, others: tuple[Nvidia, Amd], *, wsl: bool
+) -> tuple[Intel, tuple[Problem, ...]]:
     said = seen.read_output(XPU_SMI)
     failed = seen.has_failed(XPU_SMI) and _DRIVER_FAILED.search(said)
+    if wsl and seen.text(DXG) is not None:
+        return _without_answer_in_wsl(seen, others)
     if not failed:
         return Intel(), ()
     message = f"xpu-smi says `{said.strip().splitlines()[-1]}`"
@@ -68,6 +84,22 @@ def _without_card(seen: SeenEvidence) -> tuple[Intel, tuple[Problem, ...]]:
         message += "; no Intel GPU is on the bus, so that means nothing here"
         return Intel(), (Problem("xpu-smi-idle", XPU_SMI, message),)
     return Intel(status=Status.UNREADABLE), (Problem("driver-not-loaded", XPU_SMI, message),)
+
+
+def _without_answer_in_wsl(
+    seen: SeenEvidence, others: tuple[Nvidia, Amd]
+) -> tuple[Intel, tuple[Problem, ...]]:
+    nvidia, amd = others
+    has_tool = XPU_SMI in seen and seen[XPU_SMI].outcome != "absent"
+    has_driver = has_tool or any(seen.text(path) is not None for path in LEVEL_ZERO)
+    # What Windows lends is another's where that answers, and Intel's driver is only installed beside it.
+    if not has_driver or nvidia.status is not Status.ABSENT or amd.status is Status.FOUND:
+        return Intel(), ()
+    message = (
+        f"WSL has {DXG} and Intel's driver is installed in it, and nothing names a GPU:"
+        " update Intel's driver in Windows"
+    )
+    return Intel(status=Status.UNREADABLE), (Problem("wsl-intel", DXG, message),)
 
 
 def parse_xpu_smi(text: str) -> tuple[Discovered, ...]:
