@@ -95,7 +95,10 @@ def test_a_backend_by_name_never_overrules_a_proven_refusal() -> None:
     plan = planned(linux(nvidia=nvidia("580.95.05", GTX_1060)), backends=("cu132",), by_hand=True)
     assert plan.outcome is Outcome.BLOCKED
     assert plan.hint is not None
-    assert "leave out the restriction to cu132: torch 2.14.1 (cu126) suits" in plan.hint
+    assert plan.hint == (
+        "take torch 2.14.1 (cu126) with `torchenv create 2.14.1 --backend cu126`;"
+        " plan for another machine, such as the one that an image is for, with --devices none"
+    )
 
 
 def test_a_profile_that_restricts_backends_vouches_for_nothing() -> None:

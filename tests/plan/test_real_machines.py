@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
-from tests.plan.hosts import choice, codes, planned, recorded, warned
+from packaging.version import Version
+from tests.plan.hosts import FOLDER, choice, codes, planned, recorded, warned
+from tests.support.terminal import Terminal
 
 from torchenv.host.model import Capability
 from torchenv.plan import Outcome
@@ -79,7 +86,10 @@ def test_a_machine_below_a_floor_gets_the_line_that_still_serves_it(host: str) -
 def test_no_fallback_makes_a_block_that_names_what_would_serve(host: str) -> None:
     plan = planned(host, fallback=False)
     assert (plan.outcome, plan.build) == (Outcome.BLOCKED, None)
-    assert plan.hint == "take it with `torchenv create 2.14`"
+    assert plan.hint is not None
+    assert plan.hint.startswith("take it with `torchenv create 2.14`")
+    too_old = "driver-too-old" in codes(plan, "2.15.0").values()
+    assert ("driver 580 or newer opens torch 2.15" in plan.hint) is too_old
     assert plan.why[-1].startswith("torch 2.14.1 (")
 
 
@@ -219,3 +229,47 @@ def test_only_python_310_gives_the_line_before_when_nothing_may_be_fetched() -> 
     fetched = planned("python-310-only")
     assert fetched.build is not None
     assert (fetched.build.python.path, fetched.build.python.source) == (None, "fetch")
+
+
+@pytest.mark.parametrize(("macos", "asked"), [("13.7", "2.11"), ("13.7.8", "2.12"), ("13.0", "2.15")])
+def test_a_mac_that_a_release_installs_on_without_its_gpu_is_shown_that_one(macos: str, asked: str) -> None:
+    mac = replace(recorded("m2-macos-13"), macos=Version(macos))
+    plan = planned(mac, asked)
+    assert plan.outcome is Outcome.BLOCKED
+    assert plan.hint == (
+        "take torch 2.11.0, the newest that installs here, for the CPU with"
+        " `torchenv create 2.11.0 --accept-cpu`;"
+        " take torch 2.8.0, the newest with MPS here, with `torchenv create 2.8.0`"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--no-fallback",),
+        ("--backend", "cu132"),
+        ("--backend", "cu126", "--no-fallback"),
+        ("--backend", "cu132", "--capability", "7.0"),
+        ("--backend", "cu132", "--capability", "7.0", "--devices", "none", "--no-fallback"),
+        ("--devices", "0", "--no-fallback"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("host", [*BLOCKED, *FALLBACK, "login-node"])
+def test_every_command_that_a_hint_names_works_there_and_then(
+    tmp_path: Path, host: str, words: tuple[str, ...]
+) -> None:
+    terminal = Terminal.within(tmp_path)
+    asked = ("--host", FOLDER / f"{host}.json", "--json")
+    refused = terminal.type("plan", "2.15", *words, *asked)
+    if refused.code == 0:
+        return
+    assert refused.code in {2, 3}
+    hint = (refused.json["hint"] or "") if refused.code == 3 else ""
+    for command in re.findall(r"`torchenv create ([^`]*)`", hint):
+        assert terminal.type("plan", *shlex.split(command), *asked).code == 0, command
+    for flags in re.findall(r"--backend \w[\w.]*|--devices \d[\d,]*", re.sub("`[^`]*`", "", hint)):
+        followed = terminal.type("plan", "2.15", *flags.split(), *asked)
+        # Whoever has fixed the driver or knows the card goes on; a card that is known to fail does not.
+        assert followed.code == 0, flags

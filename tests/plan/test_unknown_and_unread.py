@@ -91,6 +91,33 @@ def test_an_unknown_card_of_intel_is_not_told_of_a_capability() -> None:
     assert "--capability" not in plan.hint
 
 
+def test_an_unknown_card_among_cards_that_are_at_odds_is_told_of_the_flags_too() -> None:
+    rtx = ("NVIDIA GeForce RTX 5090", "12.0")
+    plan = planned(linux(nvidia=nvidia("580.95.05", rtx, UNKNOWN_CARD)))
+    assert {rejection.code for rejection in plan.rejected} >= {"devices-conflict", "capability-unknown"}
+    assert plan.hint == (
+        "choose with --devices 0;"
+        " name it with --capability 8.9 (as it is), or vouch for a build with --backend cu132"
+    )
+
+
+def test_a_hint_keeps_what_else_was_asked_for() -> None:
+    flags = ("--capability", "7.0", "--backend", "cu132", "--devices", "none")
+    plan = planned(
+        "rtx-4090-driver-580",
+        capability=Capability(7, 0),
+        backends=("cu132",),
+        by_hand=True,
+        devices=(),
+        program=("torchenv", "--root", "/w"),
+        flags=flags,
+    )
+    assert plan.hint == (
+        "take torch 2.14.1 (cu126) with"
+        " `torchenv --root /w create 2.14.1 --capability 7.0 --devices none --backend cu126`"
+    )
+
+
 @pytest.mark.parametrize("container", [True, False])
 def test_a_driver_that_cannot_change_is_told_of_every_way_around(*, container: bool) -> None:
     host = linux(nvidia=nvidia("470.256.02", ("NVIDIA A100-SXM4-80GB", "8.0")), container=container)

@@ -99,7 +99,8 @@ def replan_with_index(plan: Plan, ask: Question, query: IndexQuery) -> Plan:
 
     Where no interpreter can be fetched, those that are there must do. Where PyTorch's index cannot be
     reached, the package index's build is planned if it is of the same release and serves this host; else
-    `IndexFailed` is raised. What an index lacks is a reason in the new plan.
+    `IndexFailed` is raised. What an index lacks is a reason in the new plan, and no hint of a blocked one
+    names it.
     """
     needs_python = plan.build is not None and plan.build.python.path is None
     if needs_python and query.network.explain_silence(query.pythons):
@@ -128,7 +129,33 @@ def replan_with_index(plan: Plan, ask: Question, query: IndexQuery) -> Plan:
         plan = resolve(replace(ask, indexes=facts))
     if plan.build is None and without_torch and not is_torch_there:
         raise _make_wrong_root_error(without_torch)
-    return _add_remarks(plan, remarks)
+    return _add_remarks(_check_offers(plan, ask, facts, query), remarks)
+
+
+def _check_offers(plan: Plan, ask: Question, facts: IndexFacts, query: IndexQuery) -> Plan:
+    """Return a blocked plan whose hint names no build that its index lacks."""
+    asked: set[tuple[str, str]] = set()
+    while plan.build is None:
+        unasked = [
+            (build, key)
+            for build in plan.offered
+            if build.index is not None
+            and (key := (IndexFacts.key(build.release, build.backend), build.python.minor)) not in asked
+        ]
+        if not unasked:
+            break
+        build, key = unasked[0]
+        asked.add(key)
+        try:
+            listing = _listing(build, query.fetch)
+        except IndexFailed as error:
+            said = f"whether the index has what the hint names is not known: {error.message}"
+            return _add_remarks(plan, (Remark("index-not-asked", said),))
+        has_all = _pythons(listing, build, ask.host)
+        if build.python.minor not in has_all:
+            facts = _with(facts, build, has_all, listing, ask.host)
+            plan = resolve(replace(ask, indexes=facts))
+    return plan
 
 
 Listing = list[tuple[Requirement, ProjectPage | None]]

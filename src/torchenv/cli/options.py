@@ -87,6 +87,10 @@ def read_choice(flags: Namespace, cwd: Path) -> Choice:
 
 def write_choice(choice: Choice, session: Session) -> list[str]:
     """Write the words that say a choice again, for a command that follows; hosts are left out."""
+    return [*([choice.version] if choice.version else []), *_write_flags(choice, session)]
+
+
+def _write_flags(choice: Choice, session: Session) -> list[str]:
     settings = session.settings
     valued = (
         *(("--backend", tag) for tag in choice.backends),
@@ -105,7 +109,6 @@ def write_choice(choice: Choice, session: Session) -> list[str]:
         "--only-wheels": settings.is_only_wheels,
     }
     return [
-        *([choice.version] if choice.version else []),
         *(word for name, value in valued if value for word in (name, value)),
         *(name for name, is_set in switches.items() if is_set),
     ]
@@ -132,6 +135,8 @@ def make_wish(choice: Choice, session: Session) -> Wish:
         distributed=profile.checkpoints.distributed,
         compiles=profile.wants_compile,
         torch_index=session.mirrors.torch,
+        program=("torchenv",) if choice.hosts else session.settings.command,
+        flags=tuple(_write_flags(choice._replace(no_fallback=False), session)),
     )
 
 

@@ -164,6 +164,7 @@ def _make_blocked(search: Search, wanted: tuple[Release, ...], fallback: Build |
         rejected=(*told.conflict, *rejected),
         warnings=remarks,
         advice=advise(search.ask, Outcome.BLOCKED, None, told.why),
+        offered=told.offered,
     )
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from packaging.version import Version
 
 from torchenv.catalogue import Release, Rocm
 from torchenv.host.model import AmdDevice
 from torchenv.plan.devices import Device
-from torchenv.plan.needs import refusal_of_system
 from torchenv.plan.refusals import MAKERS, name_flags
 from torchenv.plan.search import Search
 from torchenv.plan.values import Build, Question, Rejection
@@ -41,11 +41,23 @@ def name_what_opens(refused: Sequence[Rejection], ask: Question) -> str | None:
 
 @frozen
 class Explanation:
-    """Why nothing is taken, what would open the door, and the devices that are at odds."""
+    """Why nothing is taken, what would open the door, and the devices that are at odds.
+
+    `offered` are the builds that the hint names.
+    """
 
     why: tuple[str, ...]
     hint: str | None
     conflict: tuple[Rejection, ...] = ()
+    offered: tuple[Build, ...] = ()
+
+
+@frozen
+class _Offer:
+    """What a hint names as a way on: the words, and the build that this gives."""
+
+    words: str
+    build: Build
 
 
 def explain_block(search: Search, wanted: Sequence[Release], fallback: Build | None) -> Explanation:
@@ -55,25 +67,28 @@ def explain_block(search: Search, wanted: Sequence[Release], fallback: Build | N
     why = [str(first)] if first else []
     if fallback is not None:
         why.append(f"torch {fallback.release.version} ({fallback.backend.tag}) supports this host")
-        return Explanation(tuple(why), f"take it with `torchenv create {fallback.release.line}`")
+        take = f"take it with {ask.wish.write_create(fallback.release.line)}"
+        ways = (take, name_what_opens(refused, ask), *_name_flags_that_settle(search, wanted))
+        return Explanation(tuple(why), "; ".join(way for way in ways if way), offered=(fallback,))
     conflict = _describe_conflict(search, wanted)
     if conflict is not None:
         return conflict
     # What needs neither another driver nor another machine.
-    at_hand = [hint for hint in (_without_restriction(search, wanted), *_name_older(search, wanted)) if hint]
+    at_hand = [*_without_restriction(search, wanted), *_name_older(search, wanted)]
     hints = [
         _name_companions(first),
-        *at_hand,
+        *(offer.words for offer in at_hand),
         name_what_opens(refused, ask),
         _name_python_that_opens(refused, ask),
-        *(rejection.message for rejection in refused if rejection.code == "driver-too-new"),
+        *_name_driver_to_go_back_to(search),
         *_name_flags_that_settle(search, wanted),
         _name_override(search, wanted),
         _name_system_that_opens(refused),
+        _name_other_machine(search),
         *(() if at_hand else _name_ways_around(search, wanted)),
     ]
     hint = "; ".join(dict.fromkeys(hint for hint in hints if hint))
-    return Explanation(tuple(why), hint or None)
+    return Explanation(tuple(why), hint or None, offered=tuple(offer.build for offer in at_hand))
 
 
 def _find_telling(refused: Sequence[Rejection]) -> Rejection | None:
@@ -128,12 +143,14 @@ def _name_override(search: Search, wanted: Sequence[Release]) -> str | None:
 def _describe_conflict(search: Search, wanted: Sequence[Release]) -> Explanation | None:
     """Name the build for each subset of the devices, where no single build serves them together."""
     groups: dict[str, list[Device]] = {}
+    offered: list[Build] = []
     releases = [*wanted, *search.ask.catalogue.neighbours(wanted[0])]
     for device in search.considered.devices:
         builds = (search.serving(release, [device]) for release in releases)
         build = next((build for build in builds if build is not None), None)
         words = f"torch {build.release.version} ({build.backend.tag})" if build else "no build"
         groups.setdefault(words, []).append(device)
+        offered += [build] if build else []
     if len(groups) < 2:
         return None
     parts, choices = [], []
@@ -143,59 +160,86 @@ def _describe_conflict(search: Search, wanted: Sequence[Release]) -> Explanation
         if words != "no build":
             choices.append(f"--devices {','.join(str(device.index) for device in devices)}")
     message = f"no single build serves these devices together: {'; '.join(parts)}"
-    hints = [f"choose with {' or '.join(choices)}", *_name_older(search, wanted)]
+    older = _name_older(search, wanted)
+    hints = [f"choose with {' or '.join(choices)}"] if choices else []
+    hints += [*(offer.words for offer in older), *_name_flags_that_settle(search, wanted)]
     tag = wanted[0].defaults[search.considered.vendor]
     rejection = Rejection(wanted[0].version, tag, "devices-conflict", message)
-    return Explanation((message,), "; ".join(hints), (rejection,))
+    offered += [offer.build for offer in older]
+    return Explanation((message,), "; ".join(hints), (rejection,), tuple(offered))
 
 
-def _without_restriction(search: Search, wanted: Sequence[Release]) -> str | None:
-    if not search.ask.wish.backends:
-        return None
-    build = search.find_unrestricted([*wanted, *search.ask.catalogue.neighbours(wanted[0])])
-    if build is None:
-        return None
-    asked = ", ".join(search.ask.wish.backends)
-    return f"leave out the restriction to {asked}: torch {build.release.version} ({build.backend.tag}) suits"
-
-
-def _name_older(search: Search, wanted: Sequence[Release]) -> list[str]:
-    """Name older releases that would serve, with the command that takes them."""
+def _without_restriction(search: Search, wanted: Sequence[Release]) -> list[_Offer]:
+    """Name a build that was not asked for and that suits, with the command that takes it."""
     ask = search.ask
-    tried = {*wanted, *ask.catalogue.neighbours(wanted[0])}
-    older = [
-        release
-        for release in ask.catalogue.releases
-        if release not in tried and release.version < wanted[0].version
-    ]
-    if search.considered.vendor == "apple":
-        return _name_older_for_mac(older, ask)
-    builds = (search.serving(release, search.considered.devices) for release in older)
-    build = next((build for build in builds if build is not None), None)
+    if not ask.wish.backends:
+        return []
+    releases = [*wanted, *ask.catalogue.neighbours(wanted[0])]
+    build = search.find_unrestricted(releases)
+    if build is None and ask.wish.by_hand:
+        # Left to itself the choice is blocked by what a backend by name settles.
+        tags = dict.fromkeys(backend.tag for release in releases for backend in release.backends)
+        vendors = {backend.tag: backend.vendor for release in releases for backend in release.backends}
+        same = (tag for tag in tags if vendors[tag] == search.considered.vendor)
+        found = (search.find_by_hand(tag, releases) for tag in same if tag not in ask.wish.backends)
+        build = next((build for build in found if build is not None), None)
     if build is None:
         return []
-    version = build.release.version
-    return [f"take torch {version} ({build.backend.tag}) with `torchenv create {version}`"]
+    return [_Offer(_name_take(build, ask, "--backend", build.backend.tag), build)]
 
 
-def _name_older_for_mac(older: Sequence[Release], ask: Question) -> list[str]:
-    macos = ask.host.macos
-    installs = [release for release in older if _installs_on_mac(release, ask)]
-    mps = [release for release in installs if macos is not None and macos >= release.macos.mps]
-    hints = []
-    if installs:
-        version = installs[0].version
-        command = f"`torchenv create {version} --accept-cpu`"
-        hints.append(f"take torch {version}, the newest that installs here, for the CPU with {command}")
-    if mps:
-        version = mps[0].version
-        hints.append(f"take torch {version}, the newest with MPS here, with `torchenv create {version}`")
-    return hints
+def _name_take(build: Build, ask: Question, *more: str) -> str:
+    version, tag = build.release.version, build.backend.tag
+    wish = ask.wish
+    if more:
+        # The backend that is named takes the place of those that were.
+        wish = replace(wish, flags=_drop_backends(wish.flags))
+    return f"take torch {version} ({tag}) with {wish.write_create(version, *more)}"
 
 
-def _installs_on_mac(release: Release, ask: Question) -> bool:
-    builds = (backend for backend in release.backends if backend.vendor == "cpu")
-    return any(refusal_of_system(release, backend, ask) is None for backend in builds)
+def _drop_backends(flags: tuple[str, ...]) -> tuple[str, ...]:
+    before = ("", *flags)
+    return tuple(word for word, last in zip(flags, before, strict=False) if "--backend" not in {word, last})
+
+
+def _name_older(search: Search, wanted: Sequence[Release]) -> list[_Offer]:
+    """Name older releases that would serve, with the command that takes them."""
+    ask = search.ask
+    older = [release for release in ask.catalogue.releases if release.version <= wanted[0].version]
+    if search.considered.vendor == "apple":
+        return _name_older_for_mac(older, search)
+    tried = {*wanted, *ask.catalogue.neighbours(wanted[0])}
+    builds = (search.serving(release, search.considered.devices) for release in older if release not in tried)
+    build = next((build for build in builds if build is not None), None)
+    return [] if build is None else [_Offer(_name_take(build, ask), build)]
+
+
+def _name_older_for_mac(older: Sequence[Release], search: Search) -> list[_Offer]:
+    """Name the newest that installs and the newest with MPS; one that was asked for may be the first."""
+    ask = search.ask
+    installs, mps = (
+        next((build for release in older if (build := walk.serving(release, ()))), None)
+        for walk in (search.for_mac(accept_cpu=True), search.for_mac(accept_cpu=False))
+    )
+    offers = []
+    if installs is not None:
+        version = installs.release.version
+        command = ask.wish.write_create(version, "--accept-cpu")
+        said = f"take torch {version}, the newest that installs here, for the CPU with {command}"
+        offers.append(_Offer(said, installs))
+    if mps is not None:
+        version = mps.release.version
+        said = f"take torch {version}, the newest with MPS here, with {ask.wish.write_create(version)}"
+        offers.append(_Offer(said, mps))
+    return offers
+
+
+def _name_other_machine(search: Search) -> str | None:
+    """Name the flag that leaves out the devices for which a build by name is refused."""
+    wish, considered = search.ask.wish, search.considered
+    if considered.expected or not considered.devices or not wish.by_hand:
+        return None
+    return "plan for another machine, such as the one that an image is for, with --devices none"
 
 
 def _name_flags_that_settle(search: Search, wanted: Sequence[Release]) -> Iterator[str]:
@@ -203,6 +247,14 @@ def _name_flags_that_settle(search: Search, wanted: Sequence[Release]) -> Iterat
     if {rejection.code for rejection in search.rejected} & _UNKNOWN:
         default = wanted[0].defaults.get(search.considered.vendor)
         yield name_flags(search.considered.vendor, default)
+
+
+def _name_driver_to_go_back_to(search: Search) -> Iterator[str]:
+    """Name the last driver that drives a card which the one here drives no more."""
+    names = {device.index: device.name for device in search.considered.devices}
+    for rejection in search.rejected:
+        if rejection.code == "driver-too-new" and rejection.device in names:
+            yield f"install driver {rejection.needed}, the last that drives {names[rejection.device]}"
 
 
 def _name_system_that_opens(refused: Iterable[Rejection]) -> str | None:
@@ -220,6 +272,7 @@ def _name_ways_around(search: Search, wanted: Sequence[Release]) -> Iterator[str
         yield "a container uses the driver of its host: update it there"
     if search.for_cpu().first(wanted) is not None:
         oldest: Version = search.ask.catalogue.releases[-1].version
+        is_of_devices = any(rejection.device is not None for rejection in search.rejected)
         opens = codes & ({"driver-too-old", "driver-too-new"} | _UNKNOWN)
-        why = "" if opens else f"no release from {oldest} on supports it; "
+        why = f"no release from {oldest} on supports it; " if is_of_devices and not opens else ""
         yield f"{why}--accept-cpu takes a build that leaves it unused"

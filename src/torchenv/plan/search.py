@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from torchenv.catalogue import Backend, Cuda, Release
 from torchenv.plan import refusals
-from torchenv.plan.devices import Considered, Device
+from torchenv.plan.devices import Considered, Device, consider
 from torchenv.plan.needs import (
     refusal_of_devices,
     refusal_of_mps,
@@ -48,8 +48,26 @@ class Search:
 
     def find_unrestricted(self, releases: Iterable[Release]) -> Build | None:
         """Find what would be taken if no backend had been asked for; nothing is remembered."""
-        wish = replace(self.ask.wish, backends=(), by_hand=False)
-        return Search(replace(self.ask, wish=wish), self.considered).first(releases)
+        return self._find_with(releases, backends=(), by_hand=False)
+
+    def find_by_hand(self, tag: str, releases: Iterable[Release]) -> Build | None:
+        """Find what would be taken if this backend had been named; nothing is remembered."""
+        return self._find_with(releases, backends=(tag,), by_hand=True)
+
+    def for_mac(self, *, accept_cpu: bool) -> Search:
+        """Begin a walk in which the GPU of a Mac may stay unused, or may not."""
+        wish = replace(self.ask.wish, accept_cpu=accept_cpu)
+        return Search(replace(self.ask, wish=wish), self.considered)
+
+    def _find_with(
+        self, releases: Iterable[Release], *, backends: tuple[str, ...], by_hand: bool
+    ) -> Build | None:
+        wish = replace(self.ask.wish, backends=backends, by_hand=by_hand)
+        # Which devices count, and whether any may be chosen for, depends on the backends that are named.
+        considered = consider(self.ask.host, wish, self.ask.catalogue)
+        if considered.blocked is not None:
+            return None
+        return Search(replace(self.ask, wish=wish), considered).first(releases)
 
     def _of_release(self, release: Release) -> Build | None:
         chosen: Build | None = None

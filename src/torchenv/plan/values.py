@@ -29,6 +29,8 @@ class Wish:
 
     `backends` restricts the choice; `by_hand` says that a person named the backend on the command line, which
     vouches for what is unknown and never for what is known to fail.
+
+    `program` and `flags` are the words of a command that asks for something else in the same circumstances.
     """
 
     version: str
@@ -47,6 +49,13 @@ class Wish:
     distributed: bool = False
     compiles: bool = False
     torch_index: TorchIndex | None = None
+    program: tuple[str, ...] = ("torchenv",)
+    flags: tuple[str, ...] = ()
+
+    def write_create(self, version: object, *more: str) -> str:
+        """Write the command that creates another release under what else is asked for, with `more` flags."""
+        added = (word for word in more if word not in self.flags)
+        return f"`{shlex.join([*self.program, 'create', str(version), *self.flags, *added])}`"
 
 
 @frozen(kw_only=True)
@@ -252,7 +261,8 @@ class Build:
 class Plan:
     """A decision with its reasons; `build` is None where nothing suits.
 
-    `opens` is what would give this host the release that was asked for, such as a newer driver.
+    `opens` is what would give this host the release that was asked for, such as a newer driver; `offered`
+    are the builds that the hint of a blocked plan names.
     """
 
     requested: str
@@ -266,6 +276,7 @@ class Plan:
     pythons: tuple[PassedPython, ...] = ()
     warnings: tuple[Remark, ...] = ()
     advice: Advice = Advice("stay", ())
+    offered: tuple[Build, ...] = ()
 
     def to_document(self) -> dict[str, Any]:
         """Return the `torchenv.plan/1` document."""
