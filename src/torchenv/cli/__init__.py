@@ -257,10 +257,15 @@ def _only_reads(name: str, arguments: Namespace) -> bool:
 
 
 def _name_what_was_ignored(error: TorchenvError, session: Session) -> None:
-    """Describe which setting of another tool would have led to another index."""
-    if ignored := session.inherited.indexes:
-        said = f"ignored here: {', '.join(ignored)}; to use that index, set TORCHENV_PACKAGE_INDEX"
-        error.hint = f"{error.hint}; {said}" if error.hint else said
+    """Describe which setting of another tool would have led to another index, or to files."""
+    inherited = session.inherited
+    remedies = (
+        (inherited.indexes, "to use that index, set TORCHENV_PACKAGE_INDEX"),
+        (inherited.links, "to use a file there, list `NAME @ file:///PATH` under [packages] requirements"),
+    )
+    said = [f"ignored here: {', '.join(names)}; {remedy}" for names, remedy in remedies if names]
+    if said:
+        error.hint = "; ".join([*([error.hint] if error.hint else []), *said])
 
 
 def _find_command(words: list[str]) -> int | None:

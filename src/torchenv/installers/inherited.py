@@ -40,8 +40,18 @@ class Inherited:
     @property
     def indexes(self) -> tuple[str, ...]:
         """Those of the ignored that would have led to another index."""
-        # PIP_EXTRA_INDEX_URL, UV_FIND_LINKS; `extra-index-url in /etc/pip.conf`
-        named = re.compile(r"index|find.links", re.IGNORECASE)
+        # PIP_EXTRA_INDEX_URL; `extra-index-url in /etc/pip.conf`
+        return self._find_ignored(r"index(?!.strategy)")
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """Those of the ignored that would have led to files beside any index."""
+        # UV_FIND_LINKS; `find-links in /etc/pip.conf`
+        return self._find_ignored(r"find.links")
+
+    def _find_ignored(self, pattern: str) -> tuple[str, ...]:
+        # PIP_NO_INDEX leads to none, and UV_INDEX_STRATEGY chooses among those there are.
+        named = re.compile(rf"(?<!no.){pattern}", re.IGNORECASE)
         return tuple(item for item in self.ignored if named.search(item.partition(" in ")[0]))
 
     def forbidding(self, requirements: Sequence[str]) -> tuple[Constraint, ...]:
