@@ -317,6 +317,15 @@ def test_a_build_is_named_as_torch_and_torchenv_write_it(terminal: Terminal) -> 
     assert (planned["torch"], planned["backend"]) == ("2.15.0", "cu134")
 
 
+def test_a_directory_to_copy_that_does_not_exist_is_named_as_one(terminal: Terminal) -> None:
+    (terminal.cwd / ".venv-old").mkdir()
+    (terminal.cwd / ".venv-old" / "pyvenv.cfg").write_text("", "utf-8")
+    for named in (".venv", "./.venv", str(terminal.cwd / ".venv")):
+        ended = terminal.type("create", "2.15", "--offline", "--like", named)
+        said = f"error: `{terminal.cwd / '.venv'}` does not exist\nhint: did you mean `.venv-old`?\n"
+        assert ended.error == (2, said)
+
+
 def test_an_environment_beside_the_name_that_was_typed_is_named(terminal: Terminal) -> None:
     (terminal.cwd / ".venv").mkdir()
     (terminal.cwd / ".venv" / "pyvenv.cfg").write_text("home = /usr/bin\n", "utf-8")

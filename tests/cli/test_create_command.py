@@ -12,6 +12,7 @@ import pytest
 from tests.support.checkpoints import save
 from tests.support.index import Index
 from tests.support.terminal import Terminal
+from tests.support.wheels import Wheel
 from tests.support.workshop import HOSTS, MINOR, PYTHON
 from tests.support.workspace import write_venv
 
@@ -36,7 +37,9 @@ def test_it_says_what_was_made_and_what_to_do_next(terminal: Terminal) -> None:
         (
             f"made environment 1 ({NAME})\n  {path}\n"
             f"  to add to it: {install}\n"
-            "next: torchenv run -e 1 -- python -c 'import torch; print(torch.__version__)'\n"
+            f"environment 1 ({NAME}) is now active\n  {path}\n"
+            "  its Python and its torch are verified\n"
+            'next: eval "$(torchenv activate)", or torchenv run -- COMMAND\n'
         ),
     )
     code = "import torch; print(torch.__version__)"
@@ -57,11 +60,11 @@ def test_as_json_stdout_holds_one_document_which_is_what_show_prints(terminal: T
 def test_what_to_do_next_names_the_workspace_that_was_named(terminal: Terminal, tmp_path: Path) -> None:
     root = tmp_path / "our work"
     made = terminal.create("--root", root)
-    assert made.out.splitlines()[-1].startswith(f"next: torchenv --root '{root}' run -e 1 -- ")
-    used = terminal.type("use", "1", "--root", root)
-    assert used.out.splitlines()[-1] == (
+    assert made.out.splitlines()[-1] == (
         f"next: eval \"$(torchenv --root '{root}' activate)\", or torchenv --root '{root}' run -- COMMAND"
     )
+    other = terminal.create("--again", "--root", root)
+    assert other.out.splitlines()[-1].startswith(f"next: torchenv --root '{root}' run -e 2 -- ")
     assert terminal.start("--root", root, "run", "--", "python", "-c", "").code == 0
 
 
@@ -138,10 +141,61 @@ def test_a_plan_that_equals_what_is_in_use_makes_nothing_and_says_so(terminal: T
     ended = terminal.create()
     assert (ended.code, ended.out) == (
         0,
-        f"environment 1 ({NAME}) is in use and equals the plan: nothing was made\n",
+        f"environment 1 ({NAME}) already has all of it: nothing was made (--again makes another)\n",
     )
     assert terminal.built() == []
     assert terminal.create("--json").json["kind"] == "adopted"
+
+
+def test_the_first_environment_becomes_active_and_a_second_create_makes_nothing(terminal: Terminal) -> None:
+    made = terminal.create()
+    assert made.code == 0, made.err
+    assert f"environment 1 ({NAME}) is now active" in made.out
+    assert terminal.type("list", "--json").json["current"] == 1
+    again = terminal.create()
+    assert (again.code, again.out) == (
+        0,
+        f"environment 1 ({NAME}) already has all of it: nothing was made (--again makes another)\n",
+    )
+    assert "clearing" not in again.err
+    assert terminal.built() == [f"1-{NAME}"]
+    other = terminal.create("--again", "--json")
+    assert other.code == 0, other.err
+    assert (other.json["number"], other.json["name"]) == (3, f"{NAME}-3")
+    # What is not active counts as well; another one is not made active unasked.
+    assert terminal.type("list", "--json").json["current"] == 1
+    assert terminal.type("use", "3").code == 0
+    assert terminal.create().out.startswith(f"environment 3 ({NAME}-3) already has all of it")
+    other_torch = terminal.cwd.parent / "other"
+    write_venv(other_torch, {"torch": "2.14.1+cpu"})
+    adopted = terminal.type("adopt", other_torch)
+    assert adopted.code == 0
+    assert terminal.type("use", "2.14.1").code == 0
+    assert terminal.create().out.startswith(f"environment 3 ({NAME}-3) already has all of it")
+    assert terminal.built() == [f"1-{NAME}", f"3-{NAME}-3"]
+
+
+def test_where_smoke_commands_are_required_the_first_environment_waits_for_them(terminal: Terminal) -> None:
+    profile = 'schema = 1\n[smoke]\nrequired = true\ncommands = [["python", "-c", "pass"]]\n'
+    (terminal.cwd / "torchenv.toml").write_text(profile, "utf-8")
+    ended = terminal.create()
+    assert ended.code == 0, ended.err
+    assert "not active yet: the profile requires its smoke commands" in ended.err
+    assert terminal.type("list", "--json").json["current"] is None
+
+
+@pytest.mark.parametrize("words", [("plan",), ("create", "--dry-run"), ("create",)], ids=" ".join)
+def test_a_directory_that_no_environment_can_be_used_in_is_refused_first(
+    terminal: Terminal, index: Index, words: tuple[str, ...]
+) -> None:
+    terminal.cwd = terminal.cwd.parent / "a:b"
+    (terminal.cwd / ".git").mkdir(parents=True)
+    ended = terminal.type(*words, "2.15", "--backend", "cpu", "--python", sys.executable)
+    assert ended.code == 2
+    assert "PATH is divided at each `:`" in ended.err
+    assert index.requests == []
+    chosen = ("2.15", "--backend", "cpu", "--python", sys.executable, "--root", terminal.cwd.parent / "w")
+    assert terminal.type(*words, *chosen).code == 0
 
 
 def test_condas_base_is_named_and_not_touched(terminal: Terminal, tmp_path: Path) -> None:
@@ -249,6 +303,20 @@ def test_an_error_that_an_ignored_setting_would_have_cured_names_it(terminal: Te
         ),
     )
     assert terminal.built() == []
+
+
+def test_a_place_of_files_that_was_ignored_is_not_called_an_index(terminal: Terminal, tmp_path: Path) -> None:
+    profile = terminal.cwd / "torchenv.toml"
+    profile.write_text('schema = 1\n[packages]\nrequirements = ["in-house"]\n', "utf-8")
+    wheel = Wheel(name="in-house", version="1.0")
+    (tmp_path / wheel.file_name).write_bytes(wheel.content)
+    ended = terminal.create(PIP_FIND_LINKS=str(tmp_path))
+    remedy = "to use a file there, list `NAME @ file:///PATH` under [packages] requirements\n"
+    assert ended.err.endswith(f"; ignored here: PIP_FIND_LINKS; {remedy}")
+    address = f"in-house @ {(tmp_path / wheel.file_name).as_uri()}"
+    profile.write_text(f'schema = 1\n[packages]\nrequirements = ["{address}"]\n', "utf-8")
+    made = terminal.create(PIP_FIND_LINKS=str(tmp_path))
+    assert made.code == 0, made.err
 
 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "PIP_PROXY"])

@@ -74,7 +74,6 @@ def test_a_defect_is_told_as_one_and_keeps_its_traceback(
         raise ZeroDivisionError("made up")
 
     monkeypatch.setattr("torchenv.plan.resolve", fail)
-    monkeypatch.setattr("torchenv.cli.building.resolve", fail)
     ended = terminal.type("plan", "--json", "--host", HOSTS / "cpu-only-linux.json")
     assert (ended.code, ended.json["code"]) == (70, 70)
     assert "Traceback" in ended.err

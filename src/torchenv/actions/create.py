@@ -28,10 +28,11 @@ from torchenv.actions.fetchable import expiring
 from torchenv.actions.inside import InsideReport, activation, look, mismatches
 from torchenv.actions.ports import Ports
 from torchenv.actions.room import check_room
+from torchenv.actions.run import directory_of
 from torchenv.catalogue import Catalogue
 from torchenv.environment.base_python import BasePython
 from torchenv.environment.identity import new_identity
-from torchenv.environment.inspect import Installation, canonical, distributions
+from torchenv.environment.inspect import Installation, canonical, describe, distributions
 from torchenv.environment.verify import digest_of_base
 from torchenv.errors import InputError, ToolFailed, WorkspaceError
 from torchenv.host.model import Host, Problem
@@ -42,9 +43,10 @@ from torchenv.packages import CarriedPackages, LocalPackage
 from torchenv.plan import Build, Outcome, Plan
 from torchenv.profile.model import Profile
 from torchenv.system.disk import PathLength
-from torchenv.system.names import check_environment_name
+from torchenv.system.names import check_environment_name, refuse_place
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import ChoiceRecord, Environment, State
+from torchenv.workspace.store import Store
 
 NOTHING_CARRIED = CarriedPackages()
 
@@ -56,7 +58,8 @@ class CreateOrder:
     `local` are folders that go in last, by their absolute paths.
     `lock` is what to build where that was locked before; without one the packages are chosen now.
     `name` is what a person calls it, in place of the plan's name.
-    `ignored` are other tools' settings that do not steer it, `around` is what may undo it.
+    `ignored` are other tools' settings that do not steer it, `around` is what may undo it. `again` makes one
+    even where an environment has all of it already.
     """
 
     plan: Plan
@@ -72,6 +75,7 @@ class CreateOrder:
     name: str | None = None
     ignored: tuple[str, ...] = ()
     around: tuple[Problem, ...] = ()
+    again: bool = False
 
     @property
     def folders(self) -> tuple[LocalPackage, ...]:
@@ -108,7 +112,7 @@ class CreateOrder:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CreateOutcome:
-    """What `create` made, or found in use already; `fallback` is the environment to go back to."""
+    """What `create` made, or found to be there already; `fallback` is the environment to go back to."""
 
     environment: Environment
     new: bool
@@ -125,6 +129,7 @@ def create(order: CreateOrder, ports: Ports) -> CreateOutcome:
     `WorkspaceError` where the disk refuses.
     """
     store, purpose = ports.store, order.purpose
+    refuse_place(store.environments)
     refuse_name(order.name, store.read())
     python = _interpreter(order.build, ports)
     # Every file of it is read, which takes seconds: not while others wait.
@@ -136,7 +141,7 @@ def create(order: CreateOrder, ports: Ports) -> CreateOutcome:
                 if order.lock and (there := find_built({order.lock.digest}, manifest, store)):
                     # Another run built it while this one waited.
                     return CreateOutcome(environment=there, new=False)
-                other = store.find_build(manifest, order.key)
+                other = None if order.again else store.find_build(manifest, order.key)
                 if other is None:
                     refuse_name(order.name, manifest)
                     manifest, fallback = in_use(manifest, order.host, order.catalogue, ports, seen)
@@ -175,10 +180,10 @@ def _build_and_commit(
     store, say = ports.store, ports.say
     _say_what_is_left_alone(order.host, fallback, ports)
     lock = order.lock or _make_lock(order, python, ports)
-    if fallback is not None and _holds(fallback.installation, lock, order):
+    if (there := _find_equal(fallback, lock, order, store)) is not None:
         with store.hold(order.purpose):
-            store.clear_unfinished()
-        return CreateOutcome(environment=fallback.environment, new=False, fallback=fallback)
+            store.write(store.read().drop_unfinished(new.number))
+        return CreateOutcome(environment=there, new=False, fallback=fallback)
     _check_room(order, lock, ports)
     for warning in _stands_on_conda(order.host, python):
         say(f"note: {warning}")
@@ -202,6 +207,20 @@ def _build_and_commit(
         store.write(manifest)
         store.remake_current(manifest)
     return CreateOutcome(environment=ready, new=True, fallback=fallback, changed_by_others=changed)
+
+
+def _find_equal(
+    fallback: Fallback | None, lock: Lock, order: CreateOrder, store: Store
+) -> Environment | None:
+    """Find an environment that has all that is asked for: the active one, else one built from this lock."""
+    if order.again:
+        return None
+    if fallback is not None and _holds(fallback.installation, lock, order):
+        return fallback.environment
+    built = find_built({lock.digest}, store.read(), store)
+    if built is None or built.state is State.FAILED:
+        return None
+    return built if _holds(describe(directory_of(built, store)), lock, order) else None
 
 
 def _say_what_is_left_alone(host: Host, fallback: Fallback | None, ports: Ports) -> None:

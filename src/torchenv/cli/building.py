@@ -11,6 +11,7 @@ from torchenv.cli.gather import (
     add_download,
     add_warnings,
     collect_packages,
+    decide,
     find_active,
     find_minor,
     find_model,
@@ -18,7 +19,6 @@ from torchenv.cli.gather import (
     probe_host,
     read_host,
     read_hosts,
-    replan_with_indexes,
 )
 from torchenv.cli.options import (
     Choice,
@@ -33,7 +33,9 @@ from torchenv.cli.parser import CommandSpec, Parser, reader
 from torchenv.cli.session import Session, read_text, write_text
 from torchenv.cli.settings import PROJECT_FILE
 from torchenv.errors import InputError, NothingSuits
-from torchenv.plan import Outcome, Question, Wish, resolve
+from torchenv.plan import Outcome, Question, Wish
+from torchenv.profile.model import Packages
+from torchenv.system.names import refuse_place
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -200,17 +202,19 @@ def plan(flags: PlanFlags, session: Session) -> int:
     asked = make_wish(choice, session)
     if len(choice.hosts) > 1:
         return _plan_fleet(choice.hosts, asked, session)
+    if not choice.hosts:
+        refuse_place(session.store.environments)
+    host = _read_host(choice, session)
+    carried = collect_packages((), None, session) if session.profile.packages != Packages() else None
     question = Question(
-        host=_read_host(choice, session),
-        wish=asked,
+        host=host,
+        wish=_add_companions(asked, carried, host) if carried else asked,
         catalogue=session.catalogue,
         known=gather_known(session, _count_findings(flags.audit, session)),
         active=find_active(session),
         is_elsewhere=bool(choice.hosts),
     )
-    found = resolve(question)
-    if not (asked.offline or choice.hosts) and found.outcome is not Outcome.BLOCKED:
-        found = replan_with_indexes(found, question, session, is_plan=True)
+    found = decide(question, session, is_plan=True)
     found = add_warnings(found, session)
     found = add_download(found, question.host, session, is_here=not choice.hosts)
     if session.output.is_json:
@@ -263,7 +267,7 @@ def _count_findings(paths: tuple[str, ...], session: Session) -> Counter[str]:
 
 
 class CreateFlags(NamedTuple):
-    """What `create` takes."""
+    """What `create` takes; without `activates_first` the first environment is not made active either."""
 
     choice: Choice
     like: str | None
@@ -272,6 +276,8 @@ class CreateFlags(NamedTuple):
     dry_run: bool
     explain: bool = False
     name: str | None = None
+    again: bool = False
+    activates_first: bool = True
 
 
 def declare_create(parser: Parser) -> None:
@@ -282,6 +288,9 @@ def declare_create(parser: Parser) -> None:
         "--name", metavar="N", help="Name of the new environment (default: version, backend and Python)"
     )
     parser.add_argument("--use", action="store_true", help="Switch to the new environment at the end")
+    parser.add_argument(
+        "--again", action="store_true", help="Make another one even if an environment has it already"
+    )
     parser.add_argument("--dry-run", action="store_true", help="Stop after the decision")
     parser.add_argument("--explain", action="store_true", help="Show what was not chosen, and why")
     add_json(parser, "Print what `torchenv show --json` prints of the new environment")
@@ -290,8 +299,16 @@ def declare_create(parser: Parser) -> None:
 def read_create_flags(flags: Namespace, cwd: Path) -> CreateFlags:
     """Return the flags of `create`."""
     choice = read_choice(flags, cwd)
-    files = tuple(flags.files)
-    return CreateFlags(choice, flags.like, files, flags.use, flags.dry_run, flags.explain, flags.name)
+    return CreateFlags(
+        choice,
+        flags.like,
+        tuple(flags.files),
+        use=flags.use,
+        dry_run=flags.dry_run,
+        explain=flags.explain,
+        name=flags.name,
+        again=flags.again,
+    )
 
 
 def create(flags: CreateFlags, session: Session) -> int:
@@ -300,6 +317,8 @@ def create(flags: CreateFlags, session: Session) -> int:
     from torchenv.render.plan import describe_advice, describe_decision, describe_refusal
 
     output, choice = session.output, flags.choice
+    if not (flags.dry_run and choice.hosts):
+        refuse_place(session.store.environments)
     refuse_name(flags.name, session.store.read())
     host = _read_host(choice, session) if flags.dry_run else _read_buildable_host(choice, session)
     model = find_model(flags.like, session)
@@ -311,8 +330,10 @@ def create(flags: CreateFlags, session: Session) -> int:
         known=gather_known(session),
         active=find_active(session),
         like=find_minor(model),
+        is_elsewhere=flags.dry_run and bool(choice.hosts),
     )
-    found = _decide(question, session, flags)
+    # Only what is really built asks the index of today, for another host too.
+    found = decide(question, session, is_plan=flags.dry_run)
     if found.build is not None and choice.hosts and not flags.dry_run:
         # The devices of another machine are not here to compute on.
         found = replace(found, build=replace(found.build, unproven=True))
@@ -346,6 +367,7 @@ def create(flags: CreateFlags, session: Session) -> int:
         ignored=session.inherited.ignored,
         around=around,
         name=flags.name,
+        again=flags.again,
     )
     return _make(order, flags, session)
 
@@ -370,15 +392,6 @@ def _add_companions(wish: Wish, carried: CarriedPackages, host: Host) -> Wish:
 
     more = companions(carried, host.platform)
     return replace(wish, packages=tuple(dict.fromkeys((*wish.packages, *more))))
-
-
-def _decide(question: Question, session: Session, flags: CreateFlags) -> Plan:
-    """Decide as `plan` does; only what is really built asks the index of today, for another host too."""
-    found = resolve(question)
-    is_of_catalogue = question.wish.offline or (flags.dry_run and flags.choice.hosts)
-    if is_of_catalogue or found.outcome is Outcome.BLOCKED:
-        return found
-    return replan_with_indexes(found, question, session, is_plan=flags.dry_run)
 
 
 def _fit_packages(
@@ -428,14 +441,20 @@ def _make(order: CreateOrder, flags: CreateFlags, session: Session) -> int:
 
     settings, output = session.settings, session.output
     made = build_environment(order, session.make_ports())
-    said = describe_made(made, order, program=settings.program)
+    is_first = flags.activates_first and session.store.read().current is None
+    switches = flags.use or (is_first and not session.profile.smoke.required)
+    said = describe_made(made, order, program=settings.program, is_last=not switches)
     if output.is_json:
         output.say(said)
         output.print_document(encode_environment(made.environment, session.store))
     else:
         output.report(said)
-    if flags.use:
+    if switches:
         _switch_to(made.environment, session)
+    elif is_first:
+        number = made.environment.number
+        smoke, use = (f"`{settings.program} {word} {number}`" for word in ("smoke", "use"))
+        output.note(f"not active yet: the profile requires its smoke commands; run {smoke}, then {use}")
     return 0
 
 

@@ -87,8 +87,15 @@ def find_model(named: str | None, session: Session) -> Installation | None:
     if named is None:
         return None
     path = session.settings.cwd / named
-    if path.is_dir() or "/" in named:
+    if path.is_dir():
         return describe(path)
+    if "/" in named or named.startswith((".", "~")):
+        # The names of environments begin with a letter or a digit.
+        if path.exists():
+            return describe(path)
+        near = _name_near_folder(path.name, path.parent)
+        hint = near or "name the directory of an environment, or one that `torchenv list` lists"
+        raise InputError(f"`{path}` does not exist", hint=hint)
     try:
         environment = find_environment(named, session)
     except InputError as error:
@@ -189,7 +196,21 @@ def _find_lifeboat(session: Session) -> Lifeboat | None:
     return Lifeboat(kept.path, max(now() - kept.saved, timedelta()))
 
 
-def replan_with_indexes(plan: Plan, question: Question, session: Session, *, is_plan: bool) -> Plan:
+def decide(question: Question, session: Session, *, is_plan: bool) -> Plan:
+    """Decide for a host, and ask the indexes whether that can be had: for `plan` and `create` alike.
+
+    Nothing is asked `--offline`, or for another machine: what the catalogue says of the indexes counts then.
+    """
+    from torchenv.plan import resolve
+
+    found = resolve(question)
+    names_no_build = found.build is None and not found.offered
+    if question.wish.offline or question.is_elsewhere or names_no_build:
+        return found
+    return _replan_with_indexes(found, question, session, is_plan=is_plan)
+
+
+def _replan_with_indexes(plan: Plan, question: Question, session: Session, *, is_plan: bool) -> Plan:
     """Return the plan that the indexes can serve, and keep their answers for the plans of the next hour.
 
     With `is_plan` they have two seconds to answer, and what they answered in the last hour is believed.

@@ -11,12 +11,12 @@ from torchenv.cli.gather import (
     add_warnings,
     audit_paths,
     collect_packages,
+    decide,
     find_active,
     find_model,
     gather_known,
     probe_host,
     read_hosts,
-    replan_with_indexes,
     rescan_checkpoints,
 )
 from torchenv.cli.options import Choice, add_catalogue, add_json, add_offline, add_profile, make_wish
@@ -277,7 +277,10 @@ def _create(journal: Journal, session: Session) -> Journal:
         session.output.say(f"using environment {made}, which is built already")
     else:
         like = str(old.number) if old is not None else None
-        create(CreateFlags(_choose(journal.requested), like, (), use=False, dry_run=False), _quiet(session))
+        flags = CreateFlags(
+            _choose(journal.requested), like, (), use=False, dry_run=False, again=True, activates_first=False
+        )
+        create(flags, _quiet(session))
         made = find_made(session.store.read(), plan, old)
     if made is None:
         raise WorkspaceError("nothing new was built", hint="look with `torchenv list`")
@@ -293,10 +296,7 @@ def _make_plan(version: str | None, known: Known, session: Session) -> Plan:
         known=known,
         active=find_active(session),
     )
-    plan = resolve(question)
-    if wish.offline or plan.outcome is Outcome.BLOCKED:
-        return plan
-    return replan_with_indexes(plan, question, session, is_plan=True)
+    return decide(question, session, is_plan=True)
 
 
 def _smoke(journal: Journal, session: Session) -> Journal:

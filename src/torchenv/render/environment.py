@@ -95,9 +95,11 @@ def describe_show(environment: Environment, store: Store) -> str:
     return "\n".join(_show_lines(environment, store))
 
 
-def describe_made(made: CreateOutcome, order: CreateOrder, *, program: str = "torchenv") -> str:
-    """Describe what `create` made and what to do next, by commands that begin with `program`."""
-    return "\n".join(_describe_made_lines(made, order, program))
+def describe_made(
+    made: CreateOutcome, order: CreateOrder, *, program: str = "torchenv", is_last: bool = True
+) -> str:
+    """Describe what `create` made, and as the last word what to do next by a command of `program`."""
+    return "\n".join(_describe_made_lines(made, order, program if is_last else None))
 
 
 def describe_change(changed: Changed) -> str:
@@ -240,10 +242,10 @@ def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
             yield f"to add to it: {_adding_to(environment)}"
 
 
-def _describe_made_lines(made: CreateOutcome, order: CreateOrder, program: str) -> Iterator[str]:
+def _describe_made_lines(made: CreateOutcome, order: CreateOrder, program: str | None) -> Iterator[str]:
     environment, number = made.environment, made.environment.number
     if not made.new:
-        yield f"environment {environment} is in use and equals the plan: nothing was made"
+        yield f"environment {environment} already has all of it: nothing was made (--again makes another)"
         return
     yield f"made environment {environment}"
     yield f"  {environment.path}"
@@ -262,7 +264,8 @@ def _describe_made_lines(made: CreateOutcome, order: CreateOrder, program: str) 
     if order.build.unproven:
         yield "  unproven: it has not run on a device yet"
     yield f"  to add to it: {_adding_to(environment)}"
-    yield f"next: {program} run -e {number} -- python -c 'import torch; print(torch.__version__)'"
+    if program is not None:
+        yield f"next: {program} run -e {number} -- python -c 'import torch; print(torch.__version__)'"
 
 
 def _adding_to(environment: Environment) -> str:

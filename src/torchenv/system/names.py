@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from torchenv.errors import InputError
 from torchenv.system.documents import Table
@@ -44,3 +45,17 @@ def check_environment_name(name: str) -> str:
     if len(name) > 64 or _ENVIRONMENT.fullmatch(name) is None:
         raise InputError(f"`{name}` cannot name an environment", hint=NAME_AN_ENVIRONMENT)
     return name
+
+
+def refuse_place(within: Path) -> None:
+    """Raise `InputError` for a directory in which no environment could be used."""
+    place = str(within)
+    hint = "choose another place with `--root DIR`, or rename the directory"
+    # A drive of Windows ends with one too, and PATH is divided by another character there.
+    if ":" in place.removeprefix(within.drive):
+        raise InputError(
+            f"an environment cannot be activated in `{place}`: PATH is divided at each `:`", hint=hint
+        )
+    if "\n" in place or "\r" in place:
+        shown = place.replace("\n", "\\n").replace("\r", "\\r")
+        raise InputError(f"no program can start in `{shown}`: a script ends its first line there", hint=hint)

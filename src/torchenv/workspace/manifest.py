@@ -11,7 +11,7 @@ from typing import Any
 from torchenv.environment.base_python import BasePython
 from torchenv.errors import InputError, NothingSuits, WorkspaceError
 from torchenv.system.documents import Table, nearest, toml, toml_key
-from torchenv.system.names import check_environment_name
+from torchenv.system.names import check_environment_name, refuse_place
 from torchenv.workspace.records import (
     Activation,
     ChoiceRecord,
@@ -161,7 +161,7 @@ class Manifest:
         Raises `InputError` for a name that cannot be the name of a directory, and for a place that holds
         no environment.
         """
-        _refuse_place(within)
+        refuse_place(within)
         name = _free_name(self, check_environment_name(name))
         new = Environment(
             number=self.next_number,
@@ -399,19 +399,6 @@ class Manifest:
         lines = [*(f"# {line}" for line in HEADER.splitlines()), "", f"schema = {SCHEMA}"]
         lines += ["end-mark = true", *_lines(to_keys(self), at=""), "", END_MARK]
         return "\n".join(lines) + "\n"
-
-
-def _refuse_place(within: Path) -> None:
-    place = str(within)
-    hint = "choose another place with `--root DIR`, or rename the directory"
-    # A drive of Windows ends with one too, and PATH is divided by another character there.
-    if ":" in place.removeprefix(within.drive):
-        raise InputError(
-            f"an environment cannot be activated in `{place}`: PATH is divided at each `:`", hint=hint
-        )
-    if "\n" in place or "\r" in place:
-        shown = place.replace("\n", "\\n").replace("\r", "\\r")
-        raise InputError(f"no program can start in `{shown}`: a script ends its first line there", hint=hint)
 
 
 def _with_new(manifest: Manifest, new: Environment) -> Manifest:
