@@ -13,7 +13,10 @@ from typing import Any
 import pytest
 from tests.support.index import Index
 from tests.support.terminal import Terminal
+from tests.support.wheels import Wheel
 from tests.support.workshop import HOSTS
+
+from torchenv.host.model import Host
 
 pytestmark = pytest.mark.skipif(
     (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="the wheels are for Linux x86_64"
@@ -69,15 +72,109 @@ def test_plan_and_create_decide_alike_where_the_index_lacks_the_wheel(
     assert planned[0] != 0
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in HOSTS.glob("*.json")))
+RECORDED = sorted(path.stem for path in HOSTS.glob("*.json"))
+
+
+@pytest.mark.parametrize("name", RECORDED)
 def test_plan_and_create_decide_alike_for_every_recorded_host(
     terminal: Terminal, index: Index, name: str
 ) -> None:
-    planned, made = decisions(terminal, "--host", HOSTS / f"{name}.json")
-    if planned[0] == 2 or made[0] == 2:
-        pytest.skip("create refuses a host of another platform")
+    planned, made = whole_decisions(terminal, "2.15", "--host", HOSTS / f"{name}.json")
     assert planned == made
     assert index.requests == []
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_plan_and_create_decide_alike_on_every_recorded_host(
+    terminal: Terminal, index: Index, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    run_on(name, monkeypatch)
+    usual = terminal.type("plan", "2.15", "--offline", "--json").json
+    reachable, made = whole_decisions(terminal, "2.15")
+    assert reachable == made
+    if usual["index"] is not None:
+        assert (reachable[0], reachable[1]["index"]) == (0, index.backend(usual["backend"]))
+
+    away, made = whole_decisions(terminal, "2.15", TORCHENV_TORCH_INDEX=f"{NOBODY}/whl")
+    assert away == made
+
+    if usual["index"] is None:
+        # A Mac takes the package index's build, and where nothing suits there is nothing to lack.
+        return
+    index.remove(f"whl/{usual['backend']}", "torch")
+    index.forget()
+    lacking, made = whole_decisions(terminal, "2.15")
+    assert lacking == made
+    assert index.requests != []
+    taken = (lacking[1].get("torch"), lacking[1].get("backend"))
+    assert taken != (usual["torch"], usual["backend"])
+
+    for place in index.places():
+        index.remove(place, "torch")
+    nowhere, made = whole_decisions(terminal, "2.15")
+    assert nowhere == made
+    assert nowhere[0] in {3, 4}
+
+
+def run_on(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a recorded host be the machine that the commands run on, so that they ask the index."""
+    host = Host.from_json((HOSTS / f"{name}.json").read_text("utf-8"), name)
+    monkeypatch.setattr("torchenv.host.probe.probe", lambda *_, **__: host)
+
+
+def whole_decisions(terminal: Terminal, *words: str | Path, **variables: str) -> tuple[Any, Any]:
+    """Plan and create without building, and return all that both said, with the exit code."""
+    plan, create = (
+        terminal.type(*command, *words, "--json", **variables)
+        for command in (("plan",), ("create", "--dry-run"))
+    )
+    return (plan.code, plan.json), (create.code, create.json)
+
+
+def test_a_hint_of_a_blocked_plan_names_no_release_that_the_index_lacks(
+    terminal: Terminal, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_on("rtx-5090-driver-570", monkeypatch)
+    # From the catalogue alone it is 2.13 on cu129; this index has nothing older than 2.14.
+    offline = terminal.type("plan", "2.15", "--offline", "--json")
+    older = "take torch 2.13.0 (cu129) with `torchenv create 2.13.0"
+    assert offline.json["hint"].startswith(f"{older} --offline`")
+    for command in (("plan",), ("create", "--dry-run")):
+        blocked = terminal.type(*command, "2.15", "--json")
+        assert blocked.code == 3
+        assert "2.13" not in blocked.json["hint"]
+        assert blocked.json["hint"].startswith("driver 580 or newer opens torch 2.15")
+    assert index.asked_for("whl/cu129", "torch")
+
+    index.add(
+        "whl/cu129", Wheel(name="torch", version="2.13.0+cu129", tag="cp312-cp312-manylinux_2_28_x86_64")
+    )
+    blocked = terminal.type("plan", "2.15", "--json")
+    assert blocked.json["hint"].startswith(f"{older}`")
+    unasked = terminal.type("plan", "2.15", "--json", TORCHENV_TORCH_INDEX=f"{NOBODY}/whl")
+    assert unasked.code == 3
+    (said,) = [
+        warning["message"] for warning in unasked.json["warnings"] if warning["code"] == "index-not-asked"
+    ]
+    assert said.startswith("whether the index has what the hint names is not known: ")
+
+
+def test_a_companion_that_only_a_file_of_the_profile_names_counts_in_a_plan(
+    terminal: Terminal, index: Index
+) -> None:
+    (terminal.cwd / "torchenv.toml").write_text(
+        'schema = 1\n[packages]\nfrom = ["requirements.txt"]\n', "utf-8"
+    )
+    (terminal.cwd / "requirements.txt").write_text("torchvision\nnumpy\n", "utf-8")
+    planned, made = whole_decisions(terminal, *CHOICE)
+    assert planned == made
+    assert planned[1]["requirements"] == ["torch==2.15.0+cpu", "torchvision==0.29.2"]
+    # What a file asks of torch and the plan does not have is refused by both.
+    (terminal.cwd / "requirements.txt").write_text("torch<2.15\n", "utf-8")
+    said = [terminal.type(*command, *CHOICE).error for command in (("plan",), ("create", "--dry-run"))]
+    assert said[0] == said[1]
+    assert said[0][0] == 3
+    assert "requirements.txt:1 wants torch<2.15, and the plan has torch==2.15.0+cpu" in said[0][1]
 
 
 def test_an_answer_is_believed_for_an_hour_and_offline_asks_nothing(terminal: Terminal, index: Index) -> None:

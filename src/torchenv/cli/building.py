@@ -227,6 +227,13 @@ def plan(flags: PlanFlags, session: Session) -> int:
         session.output.print_text(
             describe_plan(found, following=following, explain=flags.explain, is_elsewhere=bool(choice.hosts))
         )
+    if carried and found.build is not None:
+        from torchenv.packages import refuse_conflicts
+
+        # As `create` does before it builds.
+        refuse_conflicts(
+            carried, found.build.requirements, platform=host.platform, python=found.build.python.minor
+        )
     return NothingSuits.exit_code if found.outcome is Outcome.BLOCKED else 0
 
 
