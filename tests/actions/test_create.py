@@ -98,10 +98,12 @@ def test_a_second_create_fetches_no_wheel(workshop: Workshop) -> None:
     first = workshop.create(recorded("rtx-4090-driver-580"), profile=profile)
     assert any(each.startswith("torch-2.15.0") for each in workshop.index.wheels_fetched())
     workshop.index.forget()
-    second = workshop.create(recorded("rtx-4090-driver-580"), profile=profile)
+    same = workshop.create(recorded("rtx-4090-driver-580"), profile=profile)
+    assert (same.new, same.environment.number) == (False, 1)
+    second = workshop.create(recorded("rtx-4090-driver-580"), profile=profile, again=True)
     assert workshop.index.wheels_fetched() == []
-    assert (first.environment.number, second.environment.number) == (1, 2)
-    assert second.environment.name == f"{first.environment.name}-2"
+    assert (first.environment.number, second.environment.number) == (1, 3)
+    assert second.environment.name == f"{first.environment.name}-3"
     assert second.environment.lock == first.environment.lock
 
 

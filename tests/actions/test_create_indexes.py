@@ -226,7 +226,7 @@ def test_offline_everything_comes_from_the_cache_and_nobody_is_asked(
     workshop.create(recorded("rtx-4090-driver-580"))
     index.forget()
     workshop.offline = True
-    made = workshop.create(recorded("rtx-4090-driver-580"))
+    made = workshop.create(recorded("rtx-4090-driver-580"), again=True)
     assert (made.environment.number, made.environment.torch) == (2, "2.15.0+cu132")
     assert index.requests == []
 

@@ -99,6 +99,7 @@ class Workshop:
         run: Callable[[Runner], Runner] = lambda runner: runner,
         disk: Disk | None = None,
         devices: str | None = None,
+        again: bool = False,
         **wish: Any,
     ) -> CreateOutcome:
         """Decide, ask the index and build, as the command does.
@@ -119,7 +120,7 @@ class Workshop:
             now=lambda: NOW,
             system="linux",
         )
-        return create(order, ports)
+        return create(replace(order, again=again), ports)
 
     def order(self, host: Host, version: str, *, profile: Profile, run: Runner, **wish: Any) -> CreateOrder:
         """Decide what is to be made."""
