@@ -136,6 +136,7 @@ LIES = {
             "torch is 2.15.0+cpu, and 2.15.0+cu132 was planned;"
             " torch was built for CUDA None, and CUDA 13.2 was planned;"
             " torch sees no device, and NVIDIA GeForce RTX 4090 is there"
+            " (torch 2.15.0+cpu is a build for the CPU, and this machine has NVIDIA GeForce RTX 4090)"
         ),
     ),
     "no code for the card": (
@@ -191,6 +192,7 @@ def test_a_device_that_does_not_compute_fails_the_run(workshop: Workshop) -> Non
     assert str(caught.value) == (
         "the new environment is not as planned: NVIDIA GeForce RTX 4090 does not compute:"
         " RuntimeError: CUDA error: no kernel image is available for execution on the device"
+        " (torch holds no code for the GPU here)"
     )
     assert nothing_was_left(workshop)
 

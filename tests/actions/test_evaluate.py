@@ -299,3 +299,18 @@ def test_an_interrupted_evaluation_goes_on_with_what_was_finished(store: Store) 
     # What is finished starts from the beginning.
     evaluate(comparison, ports)
     assert started[5:] == [old, old, new, new]
+
+
+def test_an_interrupted_evaluation_begins_anew_once_its_program_was_changed(
+    evaluates: Evaluates, store: Store
+) -> None:
+    program = store.root.parent / "measure.py"
+    program.write_text("raise SystemExit('late') if __import__('torch_late') else 0\n")
+    text = "import json, model\nprint(json.dumps({'loss': SCALE * model.METRICS['loss']}))\n"
+    program.write_text(text.replace("SCALE", "1"))
+    stops = "import os, sys\nif '2.15' in sys.prefix: os.kill(os.getppid(), 2); import time; time.sleep(9)\n"
+    program.write_text(stops + text.replace("SCALE", "1"))
+    with pytest.raises(KeyboardInterrupt):
+        evaluates({"loss": 0.5}, {"loss": 0.5}, ("python", "measure.py"))
+    program.write_text(text.replace("SCALE", "2"))
+    assert evaluates({"loss": 0.5}, {"loss": 0.5}, ("python", "measure.py")).old.runs == ({"loss": 1.0},)

@@ -416,3 +416,29 @@ def test_a_proof_names_the_profile_and_its_commands(bench: Callable[..., Bench])
     proof = on.smoke(Smoke(commands=(("python", "-c", "pass # all"),))).proof
     assert (proof.profile, proof.commands) == ("train", ("python -c 'pass # all'",))
     assert on.now_recorded().proofs[-1] == proof
+
+
+def test_what_a_signal_means_is_told_as_the_doctor_tells_it(bench: Callable[..., Bench]) -> None:
+    on = bench("cpu-only-linux", *COMPUTES, {"began": "import torch"}, code=-4)
+    assert on.smoke().steps[-1].message == (
+        "the process was ended by SIGILL: the processor lacks instructions that the build uses"
+    )
+
+
+def test_a_step_that_fails_with_a_known_text_is_told_with_its_cause(bench: Callable[..., Bench]) -> None:
+    error = "RuntimeError: Cannot find a working triton installation."
+    wrong = {"step": "torch.compile on cpu", "result": "failed", "seconds": 1.0, "message": error}
+    on = bench("cpu-only-linux", torch("2.15.0+cpu"), *COMPUTES, wrong)
+    (step,) = [step for step in on.smoke().steps if step.result is Result.FAILED]
+    assert step.message == f"{error} (torch.compile finds no working triton)"
+
+
+def test_a_device_that_is_not_seen_is_told_with_the_machines_cause(bench: Callable[..., Bench]) -> None:
+    on = bench("rtx-4090-driver-580", torch("2.15.0+cu132"), {"devices": []}, *COMPUTES)
+    site = next(Path(on.environment.path).glob("lib/python3*/site-packages"))
+    (site / "torch").mkdir()
+    (site / "torch" / "version.py").write_text("__version__ = '2.15.0+cu132'\n")
+    lost = Problem("gpu-lost", "nvidia-smi", "GPU 0 has fallen off the bus")
+    on.host = replace(on.host, problems=(lost,))
+    (said,) = on.smoke().proof.said
+    assert said.endswith("it computed on the CPU alone (GPU 0 has fallen off the bus)")

@@ -6,16 +6,18 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from tests.support.workspace import Workspace, install, site_of
+from tests.support.workspace import START, Workspace, install, site_of
 
 from torchenv.actions.diff import Differences, PackageChange, diff
 from torchenv.actions.remove import remove
-from torchenv.actions.status import StatusReport, status
+from torchenv.actions.status import Machine, StatusReport, status
 from torchenv.actions.switch import rollback, use
 from torchenv.actions.verify import verify_environment
+from torchenv.catalogue import resources
 from torchenv.environment.findings import EnvironmentFinding
 from torchenv.environment.fingerprint import fingerprint
 from torchenv.environment.inspect import describe
+from torchenv.host.model import Host, Problem
 from torchenv.render.status import describe_diff, describe_status, encode_status
 from torchenv.system.processes import Process
 
@@ -33,7 +35,7 @@ def test_one_look_says_what_is_in_use_and_where_a_rollback_leads(workspace: Work
     use("1", workspace.store, workspace.outside)
     use("2", workspace.store, workspace.outside)
     workspace.processes = {new.path: (Process(4711, "python train.py"),)}
-    assert describe_status(looked(workspace), workspace.store.root).splitlines() == [
+    assert describe_status(looked(workspace), workspace.store.root, START).splitlines() == [
         f"workspace: {workspace.store.root}",
         f"in use: environment {new}, built, ready",
         f"  {new.path}",
@@ -51,7 +53,7 @@ def test_it_says_how_much_is_on_the_disk_and_what_can_be_rebuilt(workspace: Work
     found = looked(workspace)
     whole = fingerprint(describe(Path(first.path)))
     assert found.sizes[1] == sum(entry.size for entry in whole.entries.values()) > 0
-    shown = describe_status(replace(found, sizes={1: 3 << 30, 2: 3 << 29}), workspace.store.root)
+    shown = describe_status(replace(found, sizes={1: 3 << 30, 2: 3 << 29}), workspace.store.root, START)
     assert (
         f"disk: 4.5 GiB in 2 built environments\nremoved: {third}; rebuild with `torchenv restore 3`" in shown
     )
@@ -61,7 +63,7 @@ def test_it_says_how_much_is_on_the_disk_and_what_can_be_rebuilt(workspace: Work
 
 
 def test_before_there_is_anything_it_says_so(workspace: Workspace) -> None:
-    assert describe_status(looked(workspace), workspace.store.root).splitlines()[1:] == [
+    assert describe_status(looked(workspace), workspace.store.root, START).splitlines()[1:] == [
         "No active environment",
         "rollback: no previous environment",
     ]
@@ -210,3 +212,27 @@ def test_verify_names_what_was_changed_added_or_lost(workspace: Workspace) -> No
         EnvironmentFinding("added", f"{inside}/sneaked.py", "was added"),
         EnvironmentFinding("changed", f"{inside}/torch/version.py", "was changed"),
     )
+
+
+def test_what_the_doctor_knows_of_the_machine_and_the_packages_is_told_here_too(workspace: Workspace) -> None:
+    environment = workspace.built("2.15.0+cu132", packages={"torchaudio": "2.8.0"})
+    use("1", workspace.store, workspace.outside)
+    lost = Problem("gpu-lost", "nvidia-smi", "GPU 0 has fallen off the bus")
+    around = Machine(Host(system="linux", machine="x86_64", problems=(lost,)), resources.catalogue())
+    other = workspace.directory / "other"
+    (other / "torch").mkdir(parents=True)
+    environ = {"PYTHONPATH": str(other)}
+    found = status(workspace.store, environ, None, workspace.running, around=around)
+    # PYTHONPATH is told once.
+    assert [problem.code for problem in found.problems] == ["python-path", "gpu-lost", "other-build"]
+    assert f"{other}: PYTHONPATH puts torch of this directory before the environment's" in messages(found)[0]
+    assert str(site_of(environment)) in found.problems[2].source
+
+
+def test_a_damaged_journal_is_told_and_hides_nothing(workspace: Workspace) -> None:
+    workspace.built()
+    use("1", workspace.store, workspace.outside)
+    (workspace.store.root / "upgrade.json").write_text("{}")
+    (problem,) = looked(workspace).problems
+    assert (problem.code, looked(workspace).is_on_trial) == ("journal-damaged", False)
+    assert problem.message.endswith("begin again with `torchenv upgrade --restart`")

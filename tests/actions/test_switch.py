@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.support.workspace import Workspace, install, site_of
+from tests.support.workspace import START, Workspace, install, site_of
 
 from torchenv.actions.run_readability import judge_runs
 from torchenv.actions.status import status
@@ -113,7 +113,7 @@ def test_a_rollback_leads_to_one_that_failed_where_there_is_no_other_and_says_so
     said = f"environment {old} failed its smoke commands at {at:%Y-%m-%d %H:%M}; no other used before is left"
     looked = status(workspace.store, {}, None, workspace.running)
     assert f"rollback: to environment {old}, whose smoke commands failed" in describe_status(
-        looked, Path("w")
+        looked, Path("w"), START
     )
     switched = rollback(None, workspace.store, workspace.outside)
     assert switched.now.number == 1

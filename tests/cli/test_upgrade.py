@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
+from jsonschema import validate
+from tests.support.checkpoints import save
 from tests.support.terminal import Terminal
+from tests.support.workspace import MINOR, write_venv
 
 HOSTS = Path(__file__).parents[1] / "data" / "hosts"
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the wheels are for Linux")
 
 PROFILE = """
@@ -164,3 +169,183 @@ def test_taking_an_upgrade_back_removes_what_it_built_and_says_so(project: Termi
     assert (ended.code, "removed environment 2 (" in ended.err) == (0, True), ended.err
     states = [environment["state"] for environment in project.type("list", "--json").json["environments"]]
     assert states == ["ready", "removed"]
+
+
+def mark_done(project: Terminal, *steps: str) -> None:
+    """Record steps as done: the small wheels compute nothing, and no smoke run of them passes."""
+    journal = project.cwd / ".torchenv" / "upgrade.json"
+    document = json.loads(journal.read_text())
+    journal.write_text(json.dumps({**document, "done": [*document["done"], *steps]}))
+
+
+@pytest.fixture
+def trial(project: Terminal) -> Terminal:
+    """A project whose upgrade has switched, and whose run went on beyond what the old environment reads."""
+    save(project.cwd / "runs" / "a" / "step-100", "dcp-2.14.1")
+    assert project.type("upgrade", "--until", "create", "--yes").code == 0
+    mark_done(project, "smoke")
+    ended = project.type("upgrade")
+    assert ended.code == 0, ended.err
+    assert "protected runs/a/step-100, which environment 1 " in ended.err
+    save(project.cwd / "runs" / "a" / "step-200", "dcp-2.15.0")
+    return project
+
+
+def test_after_the_switch_status_says_what_the_old_environment_lost_and_where_its_lifeboat_is(
+    trial: Terminal,
+) -> None:
+    said = trial.type("status").out
+    assert "upgrade: on trial; end it with `torchenv commit`\n" in said
+    assert "runs/a: step-200 cannot be read by environment 1 " in said
+    assert "lifeboat: runs/a/step-100, 100 steps behind, saved " in said
+    document = trial.type("status", "--json").json
+    validate(document, json.loads((SCHEMAS / "torchenv.status-1.json").read_text()))
+    assert document["trial"] is True
+    (stranded,) = document["checkpoints"]
+    assert (stranded["run"], stranded["newest"], stranded["newest_readable"], stranded["steps_behind"]) == (
+        "runs/a",
+        "step-200",
+        "step-100",
+        100,
+    )
+    assert (stranded["lifeboat"]["path"], stranded["lifeboat"]["steps_behind"]) == ("runs/a/step-100", 100)
+
+
+def test_a_run_during_the_trial_says_it_too_and_is_silent_afterwards(trial: Terminal) -> None:
+    during = trial.start("run", "--", "python", "-c", "print('trained')")
+    assert (during.code, during.out) == (0, "trained\n")
+    assert "note: runs/a: step-200 cannot be read by environment 1 " in during.err
+    assert "note: lifeboat: runs/a/step-100, 100 steps behind, saved " in during.err
+    assert trial.type("commit").code == 0
+    afterwards = trial.start("run", "--", "python", "-c", "print('trained')")
+    assert (afterwards.out, afterwards.err) == ("trained\n", "")
+    assert trial.type("status", "--json").json["trial"] is False
+
+
+def test_nothing_is_said_while_the_old_environment_reads_the_newest(trial: Terminal) -> None:
+    shutil.rmtree(trial.cwd / "runs" / "a" / "step-200")
+    assert trial.start("run", "--", "python", "-c", "0").err == ""
+    assert trial.type("status", "--json").json["checkpoints"] == []
+
+
+def test_a_run_without_a_lifeboat_is_told_how_to_get_one(trial: Terminal) -> None:
+    assert trial.type("checkpoints", "keep", "--release", "runs/a/step-100").code == 0
+    said = trial.type("status").out
+    assert "no lifeboat: protect one with `torchenv checkpoints keep runs/a/step-100`\n" in said
+
+
+def test_ending_the_trial_with_remove_releases_the_lifeboats_and_the_old_environment(trial: Terminal) -> None:
+    ended = trial.type("commit", "--remove")
+    assert ended.code == 0, ended.err
+    listed = trial.type("list", "--json").json
+    assert [(one["number"], one["state"]) for one in listed["environments"]] == [(1, "removed"), (2, "ready")]
+    assert trial.type("checkpoints", "verify", "--json").json["kept"] == []
+    assert (trial.cwd / "runs" / "a" / "step-100" / ".metadata").is_file()
+    assert trial.type("commit").code == 2
+
+
+def test_a_lifeboat_that_was_protected_before_a_stop_is_released_with_the_rest(trial: Terminal) -> None:
+    # Killed between the protection and the next note in the journal.
+    journal = trial.cwd / ".torchenv" / "upgrade.json"
+    document = json.loads(journal.read_text())
+    assert document["kept"] == ["runs/a/step-100"]
+    journal.write_text(json.dumps({**document, "done": document["done"][:-2]}))
+    assert trial.type("use", "1", "--force").code == 0
+    assert trial.type("upgrade").code == 0
+    assert json.loads(journal.read_text())["kept"] == ["runs/a/step-100"]
+
+
+def test_the_projects_own_environment_is_weighed_before_it_is_recorded_and_then_gone_back_to(
+    terminal: Terminal,
+) -> None:
+    (terminal.cwd / "torchenv.toml").write_text(PROFILE)
+    write_venv(terminal.cwd / ".venv", {"torch": "2.14.1+cpu", "torch-scatter": "2.1.0"})
+    save(terminal.cwd / "runs" / "a" / "step-100", "dcp-2.14.1")
+    checked = terminal.type("upgrade", "--check", "--json")
+    assert checked.json["from"] is None
+    found = [(finding["subject"], finding["found"]) for finding in checked.json["findings"]]
+    assert ("environment", f"torch 2.14.1+cpu, Python {MINOR}.0") in found
+    assert ("checkpoints", "1 run, 1 with a save that the active environment reads") in found
+    assert ("checkpoints", "no lifeboat yet") in found
+    assert not (terminal.workspace / "manifest.toml").exists()
+
+    ended = terminal.type("upgrade", "--until", "check", "--yes", "--json")
+    assert (ended.code, ended.json["from"]) == (0, 1), ended.err
+    listed = terminal.type("list", "--json").json
+    (adopted,) = listed["environments"]
+    assert (listed["current"], adopted["kind"], adopted["path"]) == (
+        1,
+        "adopted",
+        str(terminal.cwd / ".venv"),
+    )
+
+
+def test_the_findings_name_each_package_that_cannot_follow_and_how_old_the_lifeboat_is(
+    project: Terminal,
+) -> None:
+    site = next((project.workspace / "envs").glob("*/lib/python*/site-packages"))
+    info = site / "scatter-2.1.dist-info"
+    info.mkdir()
+    lines = "Metadata-Version: 2.4\nName: scatter\nVersion: 2.1\nRequires-Dist: torch==2.14.1\n"
+    (info / "METADATA").write_text(lines)
+    source = json.dumps({"url": f"{project.cwd.as_uri()}/scatter", "dir_info": {"editable": True}})
+    (info / "direct_url.json").write_text(source)
+    boat = save(project.cwd / "runs" / "a" / "step-100", "dcp-2.14.1")
+    assert project.type("checkpoints", "keep", boat).code == 0
+    findings = project.type("upgrade", "--check", "--json").json["findings"]
+    found = {(finding["subject"], finding["found"]): finding["cure"] for finding in findings}
+    cure = found["packages", "scatter 2.1 cannot follow: it requires torch==2.14.1"]
+    command = f"uv pip install --no-deps --no-build-isolation {project.cwd}/scatter"
+    assert cure == f"build it again in the new environment with `{command}`"
+    assert any(text.startswith("lifeboat: runs/a/step-100, saved ") for _, text in found)
+
+
+def test_a_profile_that_writes_for_the_old_release_is_named_and_at_work_after_the_switch(
+    project: Terminal,
+) -> None:
+    profile = project.cwd / "torchenv.toml"
+    profile.write_text(f'{PROFILE}[checkpoints]\nwrite-for = "2.14"\n')
+    assert project.type("upgrade", "--until", "create").code == 0
+    mark_done(project, "smoke")
+    ended = project.type("upgrade")
+    said = "`torchenv run` writes distributed checkpoints for torch 2.14, as the profile says"
+    assert (ended.code, said in ended.err) == (0, True), ended.err
+
+
+# A release for which no machine has an interpreter.
+OUT_OF_REACH = """
+schema = 1
+[[release]]
+version = "2.15.0"
+pythons = ["3.99"]
+requires-python = ">=3.99"
+preferred-pythons = { default = ["3.99"] }
+"""
+
+
+def test_where_only_an_older_release_suits_staying_pins_it_and_says_what_opens_the_newer(
+    project: Terminal,
+) -> None:
+    (project.cwd / "later.toml").write_text(OUT_OF_REACH)
+    ended = project.type("upgrade", "2.15", "--catalogue", "later.toml", "--offline")
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith("Stay on the release that you have\n")
+    assert "torch 2.15.0 (cpu): requires Python >=3.99, and this host has only Python " in ended.out
+    assert ended.err.endswith(f"pinned torch 2.14 in `{project.cwd / 'torchenv.toml'}`\n")
+    assert 'version = "2.14"' in (project.cwd / "torchenv.toml").read_text()
+    assert project.type("list", "--json").json["current"] == 1
+    assert project.type("upgrade", "2.15", "--check", "--catalogue", "later.toml", "--offline").code == 1
+
+
+def test_questions_are_asked_at_a_terminal_alone(project: Terminal) -> None:
+    (project.cwd / "torchenv.toml").write_text(f"{PROFILE}[checkpoints]\ndistributed = true\n")
+    ended = project.type("upgrade")
+    assert ended.code == 0, ended.err
+    assert "to go on without being asked: `torchenv upgrade --yes`" in ended.err
+    assert not (project.workspace / "upgrade.json").exists()
+
+
+def test_a_restart_begins_with_the_first_step(project: Terminal) -> None:
+    assert project.type("upgrade", "--until", "create").code == 0
+    ended = project.type("upgrade", "--restart", "--until", "check", "--json")
+    assert (ended.code, ended.json["done"]) == (0, ["check"]), ended.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from packaging.version import Version
@@ -78,9 +79,14 @@ def look_at_active(manifest: Manifest, host: Host) -> Active | None:
     recorded = manifest.active
     if recorded is not None and recorded.on_disk and Path(recorded.path).is_dir():
         return _look_at(Path(recorded.path))
+    path = _find_with_torch(host)
+    return None if path is None else _look_at(path)
+
+
+def _find_with_torch(host: Host) -> Path | None:
     for seen in sorted(host.environments, key=lambda seen: not seen.active):
         if seen.torch is not None and Path(seen.path).is_dir():
-            return _look_at(Path(seen.path))
+            return Path(seen.path)
     return None
 
 
@@ -106,31 +112,49 @@ def in_use(
     return record_adoption(manifest, seen.installation, catalogue, ports, seen.files)
 
 
+def foresee_adoption(
+    manifest: Manifest, host: Host, catalogue: Catalogue, at: datetime
+) -> tuple[Manifest, Environment | None]:
+    """Return the record as it will be with the shell's or the project's environment in it, and that one.
+
+    None where something was switched to, or where no environment has a torch. Nothing is written.
+    """
+    if manifest.active is not None or (path := _find_with_torch(host)) is None:
+        return manifest, None
+    return _adopt_into(manifest, describe(path), catalogue, at, None)
+
+
 def record_adoption(
     manifest: Manifest, installation: Installation, catalogue: Catalogue, ports: Ports, before: Fingerprint
 ) -> tuple[Manifest, Fallback]:
     """Put an environment into the record, with how every file of it is."""
+    known = {recorded.number for recorded in manifest.environments}
+    manifest, environment = _adopt_into(manifest, installation, catalogue, ports.now(), before.digest)
+    if environment.number not in known:
+        manifest = judge_for(environment, manifest, ports.store, system=ports.system, say=ports.say)
+    return manifest, Fallback(environment, installation, before)
+
+
+def _adopt_into(
+    manifest: Manifest, installation: Installation, catalogue: Catalogue, at: datetime, digest: str | None
+) -> tuple[Manifest, Environment]:
     torch = installation.torch
     backend = (installation.backend or "cpu") if torch else None
     python = installation.python or "unknown"
     minor = ".".join(python.split(".")[:2])
     name = f"{Version(torch).public}-{backend}-py{minor}" if torch else f"py{minor}"
-    known = {recorded.number for recorded in manifest.environments}
-    manifest, environment = manifest.adopt(
+    return manifest.adopt(
         name,
         path=installation.path,
         python=base_python(installation),
-        at=ports.now(),
+        at=at,
         torch=torch,
         backend=backend,
-        fingerprint=before.digest,
+        fingerprint=digest,
         reads=catalogue.reads(Version(torch)) if torch else None,
         layout=installation.layout.value,
         identity=identity(installation.path),
     )
-    if environment.number not in known:
-        manifest = judge_for(environment, manifest, ports.store, system=ports.system, say=ports.say)
-    return manifest, Fallback(environment, installation, before)
 
 
 def base_python(installation: Installation) -> BasePython:

@@ -23,7 +23,7 @@ from torchenv.actions.building import (
 )
 from torchenv.actions.built import find_built
 from torchenv.actions.carry import lock_with, summarise
-from torchenv.actions.causes.devices import list_total_masks
+from torchenv.actions.causes.devices import find_device_causes, list_total_masks
 from torchenv.actions.fetchable import expiring
 from torchenv.actions.inside import InsideReport, activation, look, mismatches
 from torchenv.actions.ports import Ports
@@ -369,8 +369,10 @@ def _proven(order: CreateOrder, directory: Path, lock: Lock, ports: Ports) -> In
         *find_lock_differences(lock, report.data["packages"]),
     )
     if wrong:
+        cause = next(find_device_causes(describe(directory), order.host, order.catalogue, {}), None)
+        because = f" ({cause.message})" if cause else ""
         raise ToolFailed(
-            f"the new environment is not as planned: {'; '.join(wrong)}",
+            f"the new environment is not as planned: {'; '.join(wrong)}{because}",
             hint="nothing was switched and what was built is cleared; `torchenv plan` shows the reasons",
         )
     return report

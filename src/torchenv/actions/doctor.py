@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchenv.actions.causes.devices import find_device_causes, find_label_lies
-from torchenv.actions.causes.machine import MachineFacts, find_machine_causes, read_machine
-from torchenv.actions.causes.packages import find_package_causes
+from torchenv.actions.causes.devices import find_label_lies
+from torchenv.actions.causes.gather import drop_repeats, find_causes
+from torchenv.actions.causes.machine import MachineFacts
 from torchenv.actions.causes.texts import explain_end, find_known_texts
 from torchenv.actions.inside import SCRIPT
 from torchenv.catalogue import Catalogue
-from torchenv.environment.findings import EnvironmentFinding, find_wrong
+from torchenv.environment.findings import EnvironmentFinding
 from torchenv.environment.inspect import Installation, describe, distributions
 from torchenv.host.model import Host
 from torchenv.plan.devices import devices_of, is_integrated
@@ -57,23 +57,19 @@ def diagnose(
     """
     installation = describe(path)
     installed = distributions(installation)
-    facts = machine or read_machine(installation, environ)
-    wrong = find_wrong(installation)
-    around = tuple(find_machine_causes(installation, facts, host, environ))
-    devices = tuple(find_device_causes(installation, host, catalogue, environ))
-    packages = tuple(find_package_causes(installation, installed, catalogue))
+    causes = find_causes(installation, installed, host, catalogue, environ, machine=machine)
     report: Mapping[str, Any] = {}
     inside: tuple[EnvironmentFinding, ...] = ()
-    if installation.torch is not None and all(finding.code != "interpreter-gone" for finding in wrong):
+    if installation.torch is not None and all(item.code != "interpreter-gone" for item in causes.wrong):
         completed = _import_torch(installation, environ, run)
         report = read_report(completed)
         inside = tuple(_of_import(installation, completed, report))
-        if not inside and not devices:
+        if not inside and not causes.devices:
             inside = tuple(_of_devices(installation, host, report))
     torch = report.get("torch") or {}
     return Diagnosis(
         installation=installation,
-        findings=_without_repeats((*wrong, *inside, *around, *devices, *packages)),
+        findings=drop_repeats((*causes.wrong, *inside, *causes.around, *causes.devices, *causes.packages)),
         torch=str(torch["version"]) if torch else installation.torch,
         devices=tuple(_name(device) for device in report.get("devices", ()) if device["computes"]),
     )
@@ -151,11 +147,3 @@ def _of_devices(
 
 def _name(device: Mapping[str, Any]) -> str:
     return str(device.get("name") or device["device"])
-
-
-def _without_repeats(findings: Iterable[EnvironmentFinding]) -> tuple[EnvironmentFinding, ...]:
-    """Keep the first of what is told twice: a text and the facts behind it have one code."""
-    kept: dict[tuple[str, str], EnvironmentFinding] = {}
-    for finding in findings:
-        kept.setdefault((finding.code, finding.path), finding)
-    return tuple(kept.values())

@@ -234,7 +234,9 @@ class _Unfinished:
     def read(cls, comparison: Comparison, store: Store) -> _Unfinished:
         evaluation, pair = comparison.evaluation, (comparison.old, comparison.new)
         what = [[one.number, one.fingerprint, one.torch] for one in pair]
-        key = sha256(json.dumps([what, evaluation.commands, str(comparison.directory)]).encode()).hexdigest()
+        programs = [_digest(comparison.directory / word) for words in evaluation.commands for word in words]
+        parts = [what, evaluation.commands, str(comparison.directory), programs]
+        key = sha256(json.dumps(parts).encode()).hexdigest()
         try:
             kept = json.loads(store.read_log(comparison.new.number, _UNFINISHED) or "{}")
             if isinstance(kept, dict) and kept.get("key") == key:
@@ -256,6 +258,14 @@ class _Unfinished:
 
 
 _UNFINISHED = "evaluate-unfinished.json"
+
+
+def _digest(path: Path) -> str | None:
+    """Return the digest of a file that a command names, so that a changed program is measured anew."""
+    try:
+        return sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+    except OSError:
+        return None
 
 
 def _run(command: Command, timeout: float, ports: Ports) -> tuple[dict[str, Any], str | None, str]:

@@ -179,7 +179,9 @@ def _computing(build: Build, plan: Plan, report: InsideReport) -> Iterator[str]:
     for result in results:
         if not result["computes"]:
             why = result.get("error") or "the result differs from the CPU's"
-            yield f"{result.get('name') or result['device']} does not compute: {why}"
+            known = next(find_known_texts(str(why), ""), None)
+            because = f" ({known.message})" if known else ""
+            yield f"{result.get('name') or result['device']} does not compute: {why}{because}"
     # Availability on paper is not enough: a plan for devices must have computed on one.
     expected = not build.unproven and any(device.served for device in plan.devices)
     if expected and not results:

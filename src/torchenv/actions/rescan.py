@@ -19,6 +19,8 @@ from torchenv.storage import Folder, is_remote
 from torchenv.storage.local import LocalPlace
 from torchenv.storage.names import is_skipped
 from torchenv.system.garbage import no_garbage_collection
+from torchenv.system.words import describe_age
+from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Run
 from torchenv.workspace.store import Store
 
@@ -47,14 +49,17 @@ def rescan(
     now: float,
     clock: Callable[[], float] = time.monotonic,
     limit: float = LIMIT,
+    manifest: Manifest | None = None,
 ) -> Rescan:
     """Look again below the roots of the last scan and those `named`; reads no network.
 
     What could not be looked at within `limit` seconds is as the last scan saw it, and a note says how old
-    that is: `now` is in seconds since 1970. With `record` the workspace learns of what has changed.
+    that is: `now` is in seconds since 1970. With `record` the workspace learns of what has changed; a
+    `manifest` in place of the recorded one says whose reading is asked for.
     """
     with no_garbage_collection():
-        before, manifest, paths = read_index(store), store.read(), Paths.of(store)
+        before, paths = read_index(store), Paths.of(store)
+        manifest = manifest or store.read()
         # Without an index the manifest still says where the runs were.
         known = before.roots if before else [paths.address(run.path) for run in manifest.runs]
         roots = _outermost(find_copies([*known, *named]))
@@ -172,7 +177,11 @@ def _outermost(roots: Iterable[str]) -> list[str]:
 def _describe_unseen(
     index: ScanIndex, before: ScanIndex | None, places: Sequence[_TimedPlace], store: Store, now: float
 ) -> Iterator[str]:
-    age = f"as last recorded {_ago(now - store.index_path.stat().st_mtime)}" if before else "not known yet"
+    age = (
+        f"as last recorded {describe_age(now - store.index_path.stat().st_mtime)}"
+        if before
+        else "not known yet"
+    )
     for place in places:
         if place.why == "time":
             yield (
@@ -198,10 +207,3 @@ def _describe_forgotten(
         if gone and not place.exists():
             runs = "1 run" if len(gone) == 1 else f"{len(gone)} runs"
             yield f"{shown} no longer exists: forgot {runs}"
-
-
-def _ago(seconds: float) -> str:
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit} ago"
-    return "just now"

@@ -15,8 +15,9 @@ from typing import Any
 from packaging.version import Version
 
 from torchenv.actions.building import find_lock_differences
-from torchenv.actions.causes.devices import find_label_lies, list_total_masks
+from torchenv.actions.causes.devices import find_device_causes, find_label_lies, list_total_masks
 from torchenv.actions.causes.imports import explain_import_failure
+from torchenv.actions.causes.texts import explain_signal, find_known_texts
 from torchenv.actions.commands import command_in, could_not_start, failure, transcript
 from torchenv.actions.expected import Expected, read_expected_devices
 from torchenv.actions.ports import Ports
@@ -128,11 +129,11 @@ def smoke(trial: Trial, ports: Ports) -> Smoked:
         raise error
     seen = parse_output(inside, trial.smoke.timeout)
     steps += [
-        *_explain_steps(seen.steps, installation, trial.catalogue),
+        *_explain_steps(seen.steps, installation, inside, trial.catalogue),
         *_name_harmless_warnings(inside),
         *_compare_with_record(environment, seen),
         *_describe_masks(masks, trial),
-        *_on_devices(expected, seen),
+        *_on_devices(expected, seen, installation, trial),
     ]
     logs = [transcript(inside)]
     for command, words in zip(own, trial.smoke.commands, strict=True):
@@ -266,8 +267,8 @@ def _take(fact: Mapping[str, Any], seen: SmokeOutput) -> None:
 def _describe_end(completed: Completed, timeout: float) -> str:
     if completed.end is End.OUT_OF_TIME:
         return f"it was still running after {timeout:g} s, and was stopped"
-    said = f": {completed.reason()}" if completed.code >= 0 else ""
-    return f"the process {completed.ending()}{said}"
+    said = completed.reason() if completed.code >= 0 else explain_signal(completed.code).why
+    return f"the process {completed.ending()}: {said}"
 
 
 def _inside(around: ProgramEntry, packages: Sequence[str], root: Path) -> Command:
@@ -282,15 +283,23 @@ def _inside(around: ProgramEntry, packages: Sequence[str], root: Path) -> Comman
     )
 
 
-def _explain_steps(steps: Sequence[Step], installation: Installation, catalogue: Catalogue) -> Iterator[Step]:
+def _explain_steps(
+    steps: Sequence[Step], installation: Installation, completed: Completed, catalogue: Catalogue
+) -> Iterator[Step]:
+    """Add to what failed the cause that is known of it: by the files, else by what was printed."""
     for step in steps:
-        if step.result is Result.FAILED and step.name.startswith("import "):
-            package = step.name.removeprefix("import ")
-            yield replace(
-                step, message=explain_import_failure(step.message, package, installation, catalogue)
-            )
-        else:
+        if step.result is not Result.FAILED:
             yield step
+            continue
+        message = step.message
+        if step.name.startswith("import "):
+            package = step.name.removeprefix("import ")
+            message = explain_import_failure(message, package, installation, catalogue)
+        if message == step.message:
+            printed = f"{message}\n{completed.err}"
+            known = next(find_known_texts(printed, str(installation.path)), None)
+            message = f"{message} ({known.message})" if known else message
+        yield replace(step, message=message)
 
 
 def _compare_with_record(environment: Environment, seen: SmokeOutput) -> Iterator[Step]:
@@ -315,8 +324,10 @@ def _same(recorded: str, found: str) -> bool:
     return Version(recorded).public == Version(found).public
 
 
-def _on_devices(expected: Expected, seen: SmokeOutput) -> Iterator[Step]:
-    """Fail what was planned for a device and computed on the CPU alone."""
+def _on_devices(
+    expected: Expected, seen: SmokeOutput, installation: Installation, trial: Trial
+) -> Iterator[Step]:
+    """Fail what was planned for a device and computed on the CPU alone, with the nearest cause."""
     if not expected.needed or not seen.torch:
         return
     name = "a planned device is there"
@@ -325,6 +336,9 @@ def _on_devices(expected: Expected, seen: SmokeOutput) -> Iterator[Step]:
         return
     planned = ", ".join(expected.names) or "a device"
     said = f"{planned} was planned for, and torch sees no device here: it computed on the CPU alone"
+    # The checks ran without the masks that hide all of them.
+    cause = next(find_device_causes(installation, trial.host, trial.catalogue, {}), None)
+    said = f"{said} ({cause.message})" if cause else said
     yield Step(name, Result.FAILED, message=said)
 
 

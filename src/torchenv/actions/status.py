@@ -1,4 +1,4 @@
-"""Where one stands: what is in use, whether it is as it was built, and what around it may undo that."""
+"""Show the active environment, whether it is as it was built, and what around it may undo that."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from torchenv.actions.causes.gather import find_causes
+from torchenv.actions.causes.surroundings import find_surroundings
 from torchenv.actions.fetchable import expiring
 from torchenv.actions.run import directory_of
-from torchenv.actions.surroundings import surroundings
 from torchenv.actions.switch import drift, unusable
+from torchenv.catalogue import Catalogue
+from torchenv.checkpoints.lifeboats import StrandedRun, list_stranded
 from torchenv.environment.findings import EnvironmentFinding, find_wrong
 from torchenv.environment.inspect import canonical, describe, distributions
-from torchenv.errors import InputError
-from torchenv.host.model import Problem
+from torchenv.errors import InputError, WorkspaceError
+from torchenv.host.model import Host, Problem
 from torchenv.lockfile.lock import Lock
 from torchenv.system.processes import Process, Running
 from torchenv.workspace.manifest import Manifest
@@ -23,11 +26,21 @@ from torchenv.workspace.records import Environment, EnvironmentKind, Run, State
 from torchenv.workspace.store import Moved, Store
 
 
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the active environment runs on, and what is known of torch's builds."""
+
+    host: Host
+    catalogue: Catalogue
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StatusReport:
     """What there is to say; `before` is where a rollback would lead, `runs` are those of training.
 
-    `sizes` are the bytes of each built environment by its number, `removed` are those that can be rebuilt.
+    `stranded` are the runs whose newest save `before` cannot read. An upgrade `is_on_trial` from its switch
+    until `commit`. `sizes` are the bytes of each built environment by its number, `removed` are those that
+    can be rebuilt.
     """
 
     current: Environment | None
@@ -35,6 +48,8 @@ class StatusReport:
     problems: tuple[Problem, ...]
     running: tuple[Process, ...]
     runs: tuple[Run, ...] = ()
+    stranded: tuple[StrandedRun, ...] = ()
+    is_on_trial: bool = False
     sizes: Mapping[int, int] = field(default_factory=dict, hash=False)
     removed: tuple[Environment, ...] = ()
 
@@ -45,25 +60,34 @@ def status(
     project: Path | None,
     running: Running,
     runs: tuple[Run, ...] = (),
+    *,
+    around: Machine | None = None,
 ) -> StatusReport:
     """Look at the environment in use and around it; changes nothing and waits for nobody.
 
-    Codes: unusable, drift, by-hand, expires, other-active, unfinished, those of `find_wrong` and those of the
-    surroundings.
+    Without `around` only its files are looked at, and not what its torch needs of the machine.
+    Codes: unusable, drift, by-hand, expires, other-active, unfinished, journal-damaged, those of the causes.
     """
     manifest = store.read()
     current = manifest.active
+    before = manifest.rollback_target(lambda item: unusable(item, store) is None)
+    of_environment = tuple(_of_environment(current, store, environ, around)) if current else ()
+    beside = find_surroundings(environ, project, torch=current.torch if current else None)
     return StatusReport(
         current=current,
-        before=manifest.rollback_target(lambda item: unusable(item, store) is None),
+        before=before,
         problems=(
-            *(_of_environment(current, store) if current else ()),
+            *of_environment,
             *(_active_elsewhere(current, environ) if current else ()),
-            *surroundings(environ, project, torch=current.torch if current else None),
+            # PYTHONPATH is told once, with what it shadows.
+            *(problem for problem in beside if problem.code not in {told.code for told in of_environment}),
             *_find_unfinished(manifest),
+            *_find_damaged_journal(store),
         ),
         running=running([Path(current.path)]) if current else (),
         runs=runs,
+        stranded=list_stranded(runs, before, manifest) if before else (),
+        is_on_trial=store.read_trial() is not None,
         sizes=_read_sizes(manifest, store),
         removed=tuple(
             environment
@@ -71,6 +95,13 @@ def status(
             if environment.state is State.REMOVED and store.lock_path(environment.number).is_file()
         ),
     )
+
+
+def _find_damaged_journal(store: Store) -> Iterator[Problem]:
+    try:
+        store.read_journal()
+    except WorkspaceError as error:
+        yield Problem("journal-damaged", str(store.root), f"{error.message}; {error.hint}")
 
 
 def _read_sizes(manifest: Manifest, store: Store) -> dict[int, int]:
@@ -93,12 +124,17 @@ def _find_versions(directory: Path) -> dict[str, str]:
     return {canonical(distribution.name): distribution.version for distribution in installed}
 
 
-def _of_environment(environment: Environment, store: Store) -> Iterator[Problem]:
+def _of_environment(
+    environment: Environment,
+    store: Store,
+    environ: Mapping[str, str],
+    around: Machine | None,
+) -> Iterator[Problem]:
     if (why := unusable(environment, store)) is not None:
         yield Problem("unusable", environment.path, f"environment {environment} cannot be used: {why}")
         return
     directory = directory_of(environment, store)
-    yield from _find_wrong_files(environment, directory, store)
+    yield from _find_causes(environment, directory, store, environ, around)
     if (changed := drift(environment, directory)) is not None:
         yield Problem("drift", str(directory), changed)
     lock = store.lock_path(environment.number)
@@ -111,8 +147,20 @@ def _of_environment(environment: Environment, store: Store) -> Iterator[Problem]
             yield from _find_changes_since_lock(directory, found)
 
 
-def _find_wrong_files(environment: Environment, directory: Path, store: Store) -> Iterator[Problem]:
-    wrong = find_wrong(describe(directory))
+def _find_causes(
+    environment: Environment,
+    directory: Path,
+    store: Store,
+    environ: Mapping[str, str],
+    around: Machine | None,
+) -> Iterator[Problem]:
+    """Yield what is wrong with its files, then all that doctor knows of without starting its Python."""
+    installation = describe(directory)
+    if around is None:
+        wrong = find_wrong(installation)
+    else:
+        installed = distributions(installation)
+        wrong = find_causes(installation, installed, around.host, around.catalogue, environ).all
     where = store.locate(environment)
     if isinstance(where, Moved) and all(finding.code != "moved" for finding in wrong):
         moved = EnvironmentFinding(

@@ -39,11 +39,16 @@ class UpgradeFinding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Findings:
-    """All that was looked at before the step, with the verdict and the plan it is about."""
+    """All that was looked at before the step, with the verdict and the plan it is about.
+
+    `old` is the active environment; where it `is_recorded` not yet, it is the shell's or the project's, as it
+    will be recorded once the upgrade goes on.
+    """
 
     verdict: Verdict
     plan: Plan
     old: Environment | None
+    is_recorded: bool
     findings: tuple[UpgradeFinding, ...]
     reasons: tuple[str, ...]
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
 from posixpath import normpath
 from typing import TYPE_CHECKING
 
 from torchenv.checkpoints.steps import behind, is_copy
+from torchenv.system.words import count, describe_age
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, Kept, Run
 
@@ -18,6 +21,63 @@ def find_newest_kept(manifest: Manifest) -> Kept | None:
     """Return the newest kept checkpoint that the active environment reads."""
     read = (kept for kept in manifest.kept if manifest.current in kept.readable_by)
     return max(read, key=lambda kept: kept.saved.timestamp() if kept.saved else 0.0, default=None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StrandedRun:
+    """A run whose newest save an environment cannot read, and what that environment has of it instead.
+
+    `boat` is the newest lifeboat of the run that it reads. Steps are None where the names do not tell them.
+    """
+
+    run: Run
+    newest_readable: str | None
+    steps_behind: int | None
+    boat: Kept | None = None
+    boat_behind: int | None = None
+
+
+def list_stranded(
+    runs: Iterable[Run], environment: Environment, manifest: Manifest
+) -> tuple[StrandedRun, ...]:
+    """Return the runs that have gone on without an environment, as the scan of `runs` saw them."""
+    return tuple(_strand(run, environment, manifest) for run in runs if _is_stranded(run, environment))
+
+
+def _is_stranded(run: Run, environment: Environment) -> bool:
+    number = environment.number
+    readable = run.newest_readable.get(number)
+    is_judged = number not in run.unjudged_for and number not in run.unknown_for
+    return bool(is_judged and run.newest and readable != run.newest and behind(run.newest, readable) != 0)
+
+
+def _strand(run: Run, environment: Environment, manifest: Manifest) -> StrandedRun:
+    readable = run.newest_readable.get(environment.number)
+    mine = (
+        kept
+        for kept in manifest.kept
+        if environment.number in kept.readable_by and kept.path.startswith(f"{run.path}/")
+    )
+    boat = max(mine, key=lambda kept: kept.saved.timestamp() if kept.saved else 0.0, default=None)
+    return StrandedRun(
+        run=run,
+        newest_readable=readable,
+        steps_behind=behind(run.newest, readable),
+        boat=boat,
+        boat_behind=behind(run.newest, boat.path.rpartition("/")[2]) if boat else None,
+    )
+
+
+def describe_lifeboat(stranded: StrandedRun, now: datetime) -> Iterator[str]:
+    """Yield how far back the lifeboat of a stranded run is, or how to protect one where there is none."""
+    boat = stranded.boat
+    if boat is not None:
+        steps = f", {count(stranded.boat_behind, 'step')} behind" if stranded.boat_behind else ""
+        saved = f", saved {describe_age((now - boat.saved).total_seconds())}" if boat.saved else ""
+        yield f"lifeboat: {make_printable(boat.path)}{steps}{saved}"
+    elif stranded.newest_readable is not None:
+        path = make_printable(f"{stranded.run.path}/{stranded.newest_readable}")
+        yield f"no lifeboat: protect one with `torchenv checkpoints keep {path}`"
 
 
 def out_of_reach(manifest: Manifest, torch: Version) -> list[str]:
@@ -56,7 +116,7 @@ def describe_run(run: Run, environment: Environment, *, advice: bool = True) -> 
         found = "no checkpoint in this run is readable"
         if readable:
             found = f"{make_printable(readable)} is the newest that can"
-        steps = f", {back} {'step' if back == 1 else 'steps'} behind" if back else ""
+        steps = f", {count(back, 'step')} behind" if back else ""
         saved = make_printable(newest)
         yield f"{path}: {saved} cannot be read by environment {environment}{needs}; {found}{steps}"
         if advice and number in run.downgrades_for and environment.torch:

@@ -72,13 +72,15 @@ _KEPT = {
     "bundle": f"kept the files that arrived whole; {_AGAIN}",
 }
 
-# Commands that neither change a workspace nor start what lies in it.
+# Commands that neither change a workspace nor start what lies in it; `doctor` asks for trust itself, where it
+# is the workspace's own environment that is to be started.
 READING = frozenset(
     {
         *("init", "probe", "plan", "status", "list", "show", "diff", "history", "verify", "report", "trust"),
         *("hook", "completion", "lock", "fetch", "export", "bundle", "audit"),
         *("catalogue show", "catalogue check"),
         *("checkpoints show", "checkpoints diff", "checkpoints verify", "checkpoints gate"),
+        *("doctor", "upgrade --check"),
     }
 )
 
@@ -253,6 +255,8 @@ def _run_command(
 def _only_reads(name: str, arguments: Namespace) -> bool:
     """Return whether a command with these flags leaves a workspace as it is and starts nothing from it."""
     action = getattr(arguments, "action", None) or getattr(arguments, "what", None)
+    if getattr(arguments, "check", False) and f"{name} --check" in READING:
+        return True
     return name in READING or f"{name} {action}" in READING or getattr(arguments, "dry_run", False)
 
 

@@ -356,7 +356,9 @@ def create(flags: CreateFlags, session: Session) -> int:
         output.print_document(found.to_document())
     if found.build is None:
         raise NothingSuits(f"nothing was made: {'; '.join(found.why)}", hint=found.hint)
-    carried = _fit_packages(carried, model, found.build, host, session)
+    carried = fit_packages(carried, model, found.build, host, session)
+    for note in (*(note.message for note in carried.notes), *map(str, carried.cannot_follow)):
+        output.note(note)
     around = _note_obstacles(found, found.build, session)
     if flags.dry_run:
         return 0
@@ -401,10 +403,10 @@ def _add_companions(wish: Wish, carried: CarriedPackages, host: Host) -> Wish:
     return replace(wish, packages=tuple(dict.fromkeys((*wish.packages, *more))))
 
 
-def _fit_packages(
+def fit_packages(
     carried: CarriedPackages, model: Installation | None, build: Build, host: Host, session: Session
 ) -> CarriedPackages:
-    """Describe before anything is built what cannot be carried over, and refuse what contradicts the plan."""
+    """Find before anything is built what cannot be carried over, and refuse what contradicts the plan."""
     from torchenv.actions.carry import list_bound_to_old_torch
     from torchenv.packages import refuse_conflicts
 
@@ -422,19 +424,17 @@ def _fit_packages(
             index=None if session.settings.is_offline else asked,
             fetch=session.fetch,
         )
-    for note in (*(note.message for note in carried.notes), *map(str, carried.cannot_follow)):
-        session.output.note(note)
     return carried
 
 
 def _note_obstacles(found: Plan, build: Build, session: Session) -> tuple[Problem, ...]:
     """Print what forbids the plan or would undo it, which is worth knowing before anything is made."""
-    from torchenv.actions.surroundings import surroundings
+    from torchenv.actions.causes.surroundings import find_surroundings
 
     for constraint in session.inherited.forbidding(build.requirements):
         session.output.note(f"ignored, though it forbids what is planned: {constraint}")
     settings = session.settings
-    around = surroundings(settings.environ, settings.project, torch=build.torch)
+    around = find_surroundings(settings.environ, settings.project, torch=build.torch)
     known = {warning.code for warning in found.warnings}
     for problem in around:
         if problem.code not in known:

@@ -92,14 +92,22 @@ def declare_status(parser: Parser) -> None:
 
 def status(_: StatusFlags, session: Session) -> int:
     """Look and tell; nothing is changed."""
+    from torchenv.actions.status import Machine
     from torchenv.actions.status import status as look
     from torchenv.render.status import describe_status, encode_status
 
     settings = session.settings
     runs = rescan_checkpoints(session, record=False).runs
-    found = look(session.store, settings.environ, settings.project, session.running, runs)
+    found = look(
+        session.store,
+        settings.environ,
+        settings.project,
+        session.running,
+        runs,
+        around=Machine(probe_host(session), session.catalogue),
+    )
     session.output.show(
-        lambda: describe_status(found, settings.root), lambda: encode_status(found, settings.root)
+        lambda: describe_status(found, settings.root, now()), lambda: encode_status(found, settings.root)
     )
     return 0
 

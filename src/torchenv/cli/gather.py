@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torchenv.host.model import Host, SeenEnvironment
     from torchenv.packages import CarriedPackages
     from torchenv.plan import Known, Lifeboat, Plan, Question
+    from torchenv.workspace.manifest import Manifest
     from torchenv.workspace.records import Environment
 
 
@@ -268,9 +269,9 @@ def add_download(plan: Plan, host: Host, session: Session, *, is_here: bool = Tr
 
 def note_surroundings(torch: str | None, session: Session) -> None:
     """Describe what stands around an environment with this torch and may undo it."""
-    from torchenv.actions.surroundings import surroundings
+    from torchenv.actions.causes.surroundings import find_surroundings
 
-    for problem in surroundings(session.settings.environ, session.settings.project, torch=torch):
+    for problem in find_surroundings(session.settings.environ, session.settings.project, torch=torch):
         session.output.note(problem.message)
 
 
@@ -304,8 +305,11 @@ def _list_profile_roots(session: Session) -> tuple[str, ...]:
         return ()
 
 
-def rescan_checkpoints(session: Session, *, record: bool = True) -> Rescan:
-    """Look again below all roots that are known, and say what could not be looked at."""
+def rescan_checkpoints(session: Session, *, record: bool = True, manifest: Manifest | None = None) -> Rescan:
+    """Look again below all roots that are known, and say what could not be looked at.
+
+    A `manifest` in place of the recorded one says whose reading is asked for.
+    """
     from torchenv.actions.rescan import rescan
 
     seen = rescan(
@@ -314,6 +318,7 @@ def rescan_checkpoints(session: Session, *, record: bool = True) -> Rescan:
         system=session.settings.checkpoint_system,
         record=record,
         now=now().timestamp(),
+        manifest=manifest,
     )
     for note in seen.notes:
         session.output.note(note)

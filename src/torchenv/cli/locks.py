@@ -46,7 +46,6 @@ class LockFlags(NamedTuple):
     mirror: str | None
     dry_run: bool
     host: list[str]
-    fewest: bool
 
 
 def declare_lock(parser: Parser) -> None:
@@ -65,14 +64,7 @@ def declare_lock(parser: Parser) -> None:
     )
     how.add_argument("--mirror", metavar="URL", help="Rewrite all addresses to URL/whl and URL/simple")
     parser.add_argument("--dry-run", action="store_true", help="Show what would change and write nothing")
-    add_hosts(parser, "Add the target that the machine in FILE needs, where none fits it")
-    how_many = parser.add_mutually_exclusive_group()
-    how_many.add_argument(
-        "--fewest", action="store_true", help="With --host: as few targets as serve all machines"
-    )
-    how_many.add_argument(
-        "--newest", action="store_true", help="With --host: the newest release for each machine (the default)"
-    )
+    add_hosts(parser, "Add the target that the machine in FILE needs")
     add_only_wheels(parser)
     add_profile(parser, "Profile to lock (default: torchenv.toml)")
     add_catalogue(parser)
@@ -88,7 +80,7 @@ def lock(flags: LockFlags, session: Session) -> int:
         return _check(project, session)
     if flags.mirror:
         return _rewrite_to_mirror(project, flags.mirror, session, written=not flags.dry_run)
-    return _lock(_add_hosts(project, flags, session), flags, session)
+    return _lock(_add_hosts(project, flags.host, session), flags, session)
 
 
 def _refuse_foreign_catalogue(project: Project) -> None:
@@ -125,23 +117,19 @@ def _find_drift(found: LockSet, project: Project, session: Session) -> list[str]
     return list(drift(found, project.wish, content=project.content, now=now))
 
 
-def _add_hosts(project: Project, flags: LockFlags, session: Session) -> Project:
+def _add_hosts(project: Project, files: list[str], session: Session) -> Project:
     """Return the project with the targets that the named hosts need, written only with the locks."""
-    if not flags.host:
-        if flags.fewest:
-            hint = "name the machines, such as `torchenv lock --host hosts/*.json --fewest`"
-            raise InputError("`--fewest` is of the machines that --host names", hint=hint)
+    if not files:
         return project
     from torchenv.actions.lock import add_targets
-    from torchenv.plan.fleet import fleet, list_missing_targets
+    from torchenv.plan.fleet import fleet
     from torchenv.plan.targets import wish_of
 
     wish = wish_of(project.profile, torch_index=session.mirrors.torch)
-    hosts = read_hosts(flags.host, session)
-    found = fleet(hosts, wish, project.catalogue)
+    found = fleet(read_hosts(files, session), wish, project.catalogue)
     for member in found.unserved:
         session.output.note(f"no target serves {member.name}: {member.reason}")
-    needed = list_missing_targets(found, hosts, project.profile, wish, project.catalogue, fewest=flags.fewest)
+    needed = found.list_missing_targets(project.profile)
     for target in needed:
         session.output.say(
             f"added target {target.name}: {target.platform}, Python {target.python}, {target.backend}"

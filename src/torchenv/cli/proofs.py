@@ -49,23 +49,43 @@ def doctor(flags: DoctorFlags, session: Session) -> int:
 
 
 def _find_patient(named: str | None, host: Host, session: Session) -> Path:
-    """Return where the environment is that is meant; one of the workspace goes before a path of that name."""
+    """Return where the environment is that is meant; one of the workspace goes before a path of that name.
+
+    Raises `WorkspaceError` for one in a workspace that the user has not accepted: its Python is started.
+    """
     from torchenv.errors import TorchenvError
 
     if named is not None:
         path = session.settings.cwd / named
         try:
-            return Path(session.store.read().find(named).path)
+            recorded = Path(session.store.read().find(named).path)
         except TorchenvError:
             if not path.exists():
                 raise
+            if path.resolve().is_relative_to(session.settings.root.resolve()):
+                session.refuse_suspicious()
             return path
+        session.refuse_suspicious()
+        return recorded
+    session.refuse_suspicious()
     if (active := session.store.read().active) is not None:
         return Path(active.path)
-    if host.active is None:
-        hint = "name one, or make one with `torchenv create`"
-        raise InputError("no environment is active, and the project has none", hint=hint)
-    return Path(host.active.path)
+    if (found := _find_outside(host)) is None:
+        hint = "name one with `torchenv doctor PATH`, or make one with `torchenv create`"
+        raise InputError("no environment is active, and this project has no `.venv`", hint=hint)
+    return found
+
+
+def _find_outside(host: Host) -> Path | None:
+    """Return the environment of the shell, else that of the project, but not the one that holds torchenv."""
+    import sys
+
+    own = Path(sys.prefix).resolve()
+    for seen in sorted(host.environments, key=lambda seen: (not seen.active, not seen.was_found)):
+        is_own = Path(seen.path).resolve() == own and seen.torch is None
+        if (seen.active or seen.was_found) and not is_own:
+            return Path(seen.path)
+    return None
 
 
 class VerifyFlags(NamedTuple):

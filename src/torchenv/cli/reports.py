@@ -84,16 +84,24 @@ def report(flags: ReportFlags, session: Session) -> int:
     """Gather, and print or write the page; nothing else is changed."""
     from dataclasses import replace
 
-    from torchenv.actions.status import status
+    from torchenv.actions.status import Machine, status
     from torchenv.render.report import ReportData, describe_report
 
     settings, manifest = session.settings, session.store.read()
     seen = rescan_checkpoints(session, record=False)
-    found = status(session.store, settings.environ, settings.project, session.running, seen.runs)
+    host = read_host((), session)
+    found = status(
+        session.store,
+        settings.environ,
+        settings.project,
+        session.running,
+        seen.runs,
+        around=Machine(host, session.catalogue),
+    )
     standing = ReportData(
         at=now(),
         root=str(settings.root),
-        host=read_host((), session),
+        host=host,
         manifest=replace(manifest, runs=seen.runs),
         previous=found.before,
         audit=audit_paths(flags.audit, session) if flags.audit else None,

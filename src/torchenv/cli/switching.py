@@ -222,12 +222,36 @@ def run(flags: RunFlags, session: Session) -> int:
         _refuse_outside(words, change, f"environment {environment}", session, is_allowed=flags.outside)
     if (other := find_other_torch(environ)) is not None:
         output.note(f"PYTHONPATH leads to another torch, which is imported first: {other}")
+    _note_stranded_runs(session)
     variables = build_environ(change, environ)
     variables.update(hook_variables(environ, change.directory, session.store.written_path.absolute()))
     target = flags.write_for or session.profile.checkpoints.write_for
     if target is None:
         become(command, variables)
     return _run_writing_for(target, environment, command, variables, session, force=flags.force)
+
+
+# A person reads of this many runs before a program starts; `status` names all.
+_NOTED = 3
+
+
+def _note_stranded_runs(session: Session) -> None:
+    """Note, while an upgrade is on trial, the runs that the environment before it cannot go on with."""
+    if (trial := session.store.read_trial()) is None:
+        return
+    from torchenv.checkpoints.lifeboats import list_stranded
+    from torchenv.render.status import describe_stranded
+
+    manifest = session.store.read()
+    old = next((one for one in manifest.environments if one.number == trial.old), None)
+    if old is None or not old.live:
+        return
+    stranded = list_stranded(rescan_checkpoints(session, record=False).runs, old, manifest)
+    for run in stranded[:_NOTED]:
+        for line in describe_stranded(run, old, now()):
+            session.output.note(line.lstrip())
+    if len(stranded) > _NOTED:
+        session.output.note(f"and so with {len(stranded) - _NOTED} more runs; see `torchenv status`")
 
 
 def _refuse_outside(

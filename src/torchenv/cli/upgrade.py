@@ -7,33 +7,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchenv.cli.building import CreateFlags, create
-from torchenv.cli.gather import (
-    add_warnings,
-    audit_paths,
-    collect_packages,
-    decide,
-    find_active,
-    find_model,
-    gather_known,
-    probe_host,
-    read_hosts,
-    rescan_checkpoints,
-)
-from torchenv.cli.options import Choice, add_catalogue, add_json, add_offline, add_profile, make_wish
+from torchenv.cli.gather import gather_known, probe_host, read_hosts, rescan_checkpoints
+from torchenv.cli.options import add_catalogue, add_json, add_offline, add_profile, make_wish
 from torchenv.cli.parser import CommandSpec, Parser, reader
 from torchenv.cli.session import Session, now
 from torchenv.cli.settings import PROJECT_FILE
+from torchenv.cli.upgrade_check import check, choose, make_plan
 from torchenv.errors import InputError, NothingSuits, TorchenvError, WorkspaceError
 from torchenv.plan import Outcome, Question, resolve
-from torchenv.system.words import count
 from torchenv.workspace.journal import STEPS, Journal, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from torchenv.actions.upgrade import Findings, UpgradeFinding
-    from torchenv.plan import Known, Plan
-    from torchenv.workspace.records import Environment, Run
+    from torchenv.actions.upgrade import Findings
 
 FAILED = 1
 
@@ -53,12 +38,12 @@ class UpgradeFlags(NamedTuple):
 def declare_upgrade(parser: Parser) -> None:
     """Declare what `upgrade` takes."""
     parser.add_argument("version", nargs="?", help="Release to upgrade to (default: the newest)")
-    parser.add_argument(
-        "--check", action="store_true", help="Stop after the verdict (0 go, 1 not now, 3 cannot)"
-    )
     parser.add_argument("--until", choices=STEPS, metavar="STEP", help=f"Stop after STEP: {', '.join(STEPS)}")
     parser.add_argument("--yes", action="store_true", help="Go on without asking")
     which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--check", action="store_true", help="Stop after the verdict (0 go, 1 not now, 3 cannot)"
+    )
     which.add_argument("--restart", action="store_true", help="Begin again with the first step")
     which.add_argument("--abort", action="store_true", help="Switch back and remove what the upgrade built")
     parser.add_argument(
@@ -90,20 +75,32 @@ def upgrade(flags: UpgradeFlags, session: Session) -> int:
         return 0
     found = None
     if journal is None:
-        found = _check(flags, session)
+        found = check(flags.version, session)
         _show_findings(found, session)
         if flags.check or not _may_go_on(found, flags, session):
             if session.output.is_json:
                 session.output.print_document(encode_upgrade(found, None))
             return found.verdict.exit_code if flags.check else _stay(found, session)
         journal = Journal(requested=flags.version or "latest", started=now())
-        journal = journal.finish("check", old=found.old.number if found.old else None)
+        journal = journal.finish("check", old=_record_old(found, session))
         _record(journal, session)
     else:
-        session.output.say(f"going on with the upgrade to torch {journal.requested}: {journal.next}")
+        to = "" if journal.requested == "latest" else f" to torch {journal.requested}"
+        session.output.say(f"going on with the upgrade{to}: {journal.next}")
     journal = _walk(journal, flags, session)
     session.output.show(lambda: _describe_end(journal), lambda: encode_upgrade(found, journal))
     return 0
+
+
+def _record_old(found: Findings, session: Session) -> int | None:
+    """Return the number of the environment to go back to, recording it where it is not yet."""
+    from pathlib import Path
+
+    from torchenv.actions.adopt import adopt
+
+    if found.old is None or found.is_recorded:
+        return found.old.number if found.old else None
+    return adopt(Path(found.old.path), session.catalogue, session.make_ports()).environment.number
 
 
 def _describe_end(journal: Journal) -> str:
@@ -143,81 +140,6 @@ def _record(journal: Journal, session: Session) -> None:
 def _quiet(session: Session) -> Session:
     """Return a session whose results are news: the road has one result of its own."""
     return replace(session, output=session.output.aside())
-
-
-def _choose(version: str | None) -> Choice:
-    return Choice(
-        version=version,
-        hosts=(),
-        backends=(),
-        python=None,
-        capability=None,
-        devices=None,
-        all_devices=False,
-        prefer=None,
-        no_fallback=False,
-        accept_cpu=False,
-        accept_override=False,
-    )
-
-
-def _check(flags: UpgradeFlags, session: Session) -> Findings:
-    """Look at the machine, the code, the packages and the checkpoints; nothing is changed."""
-    from torchenv.actions.upgrade import Findings, judge_upgrade
-
-    store = session.store
-    old = store.read().active
-    seen = rescan_checkpoints(session, record=False)
-    project = session.settings.project
-    audited = audit_paths([str(project)], session) if project else None
-    counts = {"error": 0, "warning": 0, "note": 0}
-    for finding in audited.findings if audited else ():
-        counts[str(finding.severity)] += 1
-    known = gather_known(session, {key: count for key, count in counts.items() if count})
-    plan = _make_plan(flags.version, known, session)
-    plan = add_warnings(plan, session)
-    return Findings(
-        verdict=judge_upgrade(plan),
-        plan=plan,
-        old=old,
-        findings=tuple(_list_findings(plan, old, counts, seen.runs, session)),
-        reasons=plan.advice.reasons or plan.why,
-    )
-
-
-def _list_findings(
-    plan: Plan,
-    old: Environment | None,
-    counts: Mapping[str, int],
-    runs: tuple[Run, ...],
-    session: Session,
-) -> Iterator[UpgradeFinding]:
-    from torchenv.actions.upgrade import UpgradeFinding
-    from torchenv.render.plan import describe_decision, describe_refusal
-
-    said = describe_decision(plan) if plan.build else describe_refusal(plan)
-    yield UpgradeFinding("machine", said.splitlines()[0], plan.opens)
-    active = f"torch {old.torch}, Python {old.python.version}" if old else "no active environment"
-    yield UpgradeFinding("environment", active)
-    grave = counts["error"], counts["warning"]
-    code = ", ".join(count(number, severity) for severity, number in counts.items())
-    yield UpgradeFinding("code", code, "see them with `torchenv audit .`" if any(grave) else None)
-    try:
-        model = find_model(str(old.number), session) if old else None
-        carried = collect_packages((), model, session)
-        lost = len(carried.cannot_follow)
-        yield UpgradeFinding(
-            "packages",
-            f"{len(carried.wanted) + len(carried.requirements)} to carry over, {lost} cannot follow",
-        )
-    except TorchenvError as error:
-        yield UpgradeFinding("packages", error.message, error.hint)
-    readable = [run for run in runs if old is not None and old.number in run.newest_readable]
-    yield UpgradeFinding(
-        "checkpoints",
-        f"{count(len(runs), 'run')}, {len(readable)} with a save that the active environment reads",
-        "they are protected before the switch" if readable else None,
-    )
 
 
 def _show_findings(found: Findings, session: Session) -> None:
@@ -267,7 +189,7 @@ def _create(journal: Journal, session: Session) -> Journal:
 
     manifest = session.store.read()
     old = next((one for one in manifest.environments if one.number == journal.old), None)
-    plan = _make_plan(journal.requested, gather_known(session), session)
+    plan = make_plan(journal.requested, gather_known(session), probe_host(session), session)
     made = find_made(manifest, plan, old)
     if journal.first is None:
         # Written before anything is built: what is numbered lower was there, whoever stops this.
@@ -278,25 +200,13 @@ def _create(journal: Journal, session: Session) -> Journal:
     else:
         like = str(old.number) if old is not None else None
         flags = CreateFlags(
-            _choose(journal.requested), like, (), use=False, dry_run=False, again=True, activates_first=False
+            choose(journal.requested), like, (), use=False, dry_run=False, again=True, activates_first=False
         )
         create(flags, _quiet(session))
         made = find_made(session.store.read(), plan, old)
     if made is None:
         raise WorkspaceError("nothing new was built", hint="look with `torchenv list`")
     return journal.finish("create", new=made.number)
-
-
-def _make_plan(version: str | None, known: Known, session: Session) -> Plan:
-    wish = make_wish(_choose(version), session)
-    question = Question(
-        host=probe_host(session),
-        wish=wish,
-        catalogue=session.catalogue,
-        known=known,
-        active=find_active(session),
-    )
-    return decide(question, session, is_plan=True)
 
 
 def _smoke(journal: Journal, session: Session) -> Journal:
@@ -334,8 +244,10 @@ def _keep(journal: Journal, session: Session) -> Journal:
     if old is None:
         return journal.finish("keep")
     seen = rescan_checkpoints(session)
-    kept = []
     for path in list_boats(session.store.read(), old, seen.runs):
+        # Written before it is protected: who is stopped in between protects it, and none is forgotten.
+        journal = replace(journal, kept=tuple(dict.fromkeys((*journal.kept, path))))
+        _record(journal, session)
         keep(
             Paths.of(session.store).address(path),
             session.store,
@@ -344,8 +256,7 @@ def _keep(journal: Journal, session: Session) -> Journal:
             progress=session.output.progress(f"hashing {path}"),
         )
         session.output.say(f"protected {path}, which environment {old} reads")
-        kept.append(path)
-    return journal.finish("keep", kept=(*journal.kept, *kept))
+    return journal.finish("keep")
 
 
 def _switch(journal: Journal, session: Session) -> Journal:
@@ -353,6 +264,10 @@ def _switch(journal: Journal, session: Session) -> Journal:
 
     if session.store.read().current != journal.new:
         use(UseFlags(str(journal.new), force=False), _quiet(session))
+    if (target := session.profile.checkpoints.write_for) is not None:
+        session.output.say(
+            f"`torchenv run` writes distributed checkpoints for torch {target}, as the profile says"
+        )
     return journal.finish("switch")
 
 
@@ -396,7 +311,7 @@ def _check_hosts(flags: UpgradeFlags, session: Session) -> int:
         raise InputError("`--host` goes with `--check`", hint=f"run `{command}`")
     verdicts: dict[Verdict, list[str]] = {}
     reasons: dict[Verdict, list[str]] = {}
-    wish = make_wish(_choose(flags.version), session)
+    wish = make_wish(choose(flags.version), session)
     for name, host in read_hosts(flags.host, session).items():
         plan = resolve(
             Question(host=host, wish=wish, catalogue=session.catalogue, known=gather_known(session))
@@ -439,8 +354,10 @@ def commit(flags: CommitFlags, session: Session) -> int:
     if journal is None or journal.next is not None:
         raise InputError("no upgrade on trial", hint="begin or go on with `torchenv upgrade`")
     if flags.remove:
+        protected = {boat.path for boat in session.store.read().kept}
         for path in journal.kept:
-            release(Paths.of(session.store).address(path), session.store)
+            if path in protected:
+                release(Paths.of(session.store).address(path), session.store)
         if journal.old is not None:
             remove(
                 [str(journal.old)],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, combinations
@@ -12,9 +11,7 @@ from packaging.version import Version
 
 from torchenv.catalogue import Catalogue
 from torchenv.host.model import Host
-from torchenv.lockfile.lockset import LockedTarget
 from torchenv.plan.choice import resolve
-from torchenv.plan.targets import Fit, fits, plan_target
 from torchenv.plan.values import Plan, Question, Wish
 from torchenv.profile.model import Profile, Target
 from torchenv.system.values import frozen
@@ -96,6 +93,13 @@ class Fleet:
         """The machines that nothing serves."""
         return tuple(member for member in self.members if member.kind is None)
 
+    def list_missing_targets(self, profile: Profile) -> tuple[Target, ...]:
+        """Return the targets that its machines need and that a profile does not have yet."""
+        had = {(item.platform, item.backend, item.torch) for item in profile.targets}
+        kinds = dict.fromkeys(member.kind for member in self.members if member.kind)
+        new = {(kind.platform, kind.backend, kind.line): kind.target for kind in reversed(kinds)}
+        return tuple(target for key, target in reversed(new.items()) if key not in had)
+
     def to_document(self) -> dict[str, Any]:
         """Return the `torchenv.fleet/1` document."""
         return {
@@ -124,112 +128,21 @@ def fleet(hosts: Mapping[str, Host], wish: Wish, catalogue: Catalogue) -> Fleet:
     """Decide for each machine, then find the fewest of the kinds needed that serve all of them together."""
     asks = {name: Question(host=host, wish=wish, catalogue=catalogue) for name, host in hosts.items()}
     plans = {name: resolve(ask) for name, ask in asks.items()}
-    own = {name: _kind(plan, asks[name]) for name, plan in plans.items()}
-    kinds = _share_pythons({name: kind for name, kind in own.items() if kind}, asks)
-    # The newest first, so that of two sets of one size the newer is found; by name in the end, so that the
-    # order in which the machines are named decides nothing.
-    candidates = sorted(set(kinds.values()), key=_age, reverse=True)
+    kinds = {name: _kind(plan, asks[name]) for name, plan in plans.items()}
+    # The newest first, so that of two sets of one size the newer is found.
+    candidates = sorted({kind for kind in kinds.values() if kind}, key=_age, reverse=True)
     serves = {
-        kind: frozenset(name for name in kinds if kinds[name] == kind or _serves(kind, asks[name]))
+        kind: frozenset(name for name, ask in asks.items() if kinds[name] and _serves(kind, ask))
         for kind in candidates
     }
-    targets = _fewest(serves, frozenset(kinds))
+    targets = _fewest(serves, frozenset(name for name, kind in kinds.items() if kind))
     return Fleet(
         tuple(
-            Member(name, plans[name], kinds.get(name), _choose(name, kinds.get(name), targets, serves))
+            Member(name, plans[name], kinds[name], _choose(name, kinds[name], targets, serves))
             for name in hosts
         ),
         targets,
     )
-
-
-def list_missing_targets(
-    found: Fleet,
-    hosts: Mapping[str, Host],
-    profile: Profile,
-    wish: Wish,
-    catalogue: Catalogue,
-    *,
-    fewest: bool = False,
-) -> tuple[Target, ...]:
-    """Return the targets that machines need and that a profile does not have yet.
-
-    A target that fits a machine is used, whatever it is called and wherever its torch comes from, unless the
-    machine could have a newer release; with `fewest` also then, and new ones are as few as serve the rest.
-    """
-    locked = tuple(_as_locked(target, profile, wish, catalogue) for target in profile.targets)
-    left = [
-        member
-        for member in found.members
-        if member.kind is not None
-        and not any(
-            fewest or Version(fit.target.torch or "0").public == str(member.kind.release)
-            for fit in _list_fits(locked, Question(host=hosts[member.name], wish=wish, catalogue=catalogue))
-        )
-    ]
-    if not fewest:
-        needed = {member.kind for member in left if member.kind}
-    else:
-        rest = fleet({member.name: hosts[member.name] for member in left}, wish, catalogue)
-        needed = set(rest.targets)
-    taken = {target.name for target in profile.targets}
-    return tuple(
-        _rename(kind.target, taken) for kind in sorted(needed, key=lambda kind: (kind.name, kind.python))
-    )
-
-
-def _as_locked(target: Target, profile: Profile, wish: Wish, catalogue: Catalogue) -> LockedTarget:
-    """Return a target of a profile as it will be locked; one that nothing is built for has no torch."""
-    plan = plan_target(
-        target, profile, catalogue, packages=profile.torch.packages, torch_index=wish.torch_index
-    )
-    known = LockedTarget(name=target.name, platform=target.platform, python=target.python, index=target.index)
-    build = plan.build
-    if build is None:
-        return known
-    return replace(known, torch=str(build.release.version), backend=build.backend.tag)
-
-
-def _list_fits(locked: Sequence[LockedTarget], ask: Question) -> list[Fit]:
-    """Return the targets that are made for a machine and that it can use."""
-    found = fits(locked, ask, torch_index=ask.wish.torch_index)
-    return [
-        fit
-        for fit in found
-        if fit.fits and fit.is_made_for_it and fit.plan.build is not None and not fit.plan.build.unproven
-    ]
-
-
-def _rename(target: Target, taken: set[str]) -> Target:
-    """Return a target under a name that no other has, and remember it."""
-    name, number = target.name, 1
-    while name in taken:
-        number += 1
-        name = f"{target.name}-{number}"
-    taken.add(name)
-    return replace(target, name=name)
-
-
-def _share_pythons(kinds: Mapping[str, HostKind], asks: Mapping[str, Question]) -> dict[str, HostKind]:
-    """Assign to machines that differ in nothing but their Python the one that most of them have.
-
-    One that cannot have it keeps its own. Of two that are as common the older is taken.
-    """
-    groups: dict[HostKind, list[str]] = {}
-    for name in sorted(kinds):
-        groups.setdefault(replace(kinds[name], python=""), []).append(name)
-    shared: dict[str, HostKind] = {}
-    for group, names in groups.items():
-        common = Counter(kinds[name].python for name in names)
-        order = sorted(common, key=lambda python: (-common[python], _minor(python)))
-        for name in names:
-            choices = (replace(group, python=python) for python in order)
-            shared[name] = next(kind for kind in choices if kind == kinds[name] or _serves(kind, asks[name]))
-    return shared
-
-
-def _minor(python: str) -> tuple[Version, bool]:
-    return Version(python.rstrip("t")), python.endswith("t")
 
 
 # Beyond this many kinds all sets of them are too many to try.
@@ -268,8 +181,8 @@ def _kind(plan: Plan, ask: Question) -> HostKind | None:
     )
 
 
-def _age(kind: HostKind) -> tuple[object, ...]:
-    return kind.release, kind.backend, kind.platform, _minor(kind.python)
+def _age(kind: HostKind) -> tuple[Version, str, str, str]:
+    return kind.release, kind.backend, kind.platform, kind.python
 
 
 def _serves(kind: HostKind, ask: Question) -> bool:

@@ -1,15 +1,16 @@
-"""Where one stands, what differs and what was found, as people and programs read it."""
+"""The state of a workspace, what differs and what was found, as people and programs read it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from torchenv.actions.diff import Differences, PackageChange
 from torchenv.actions.remove import Pruned, Removed
 from torchenv.actions.status import StatusReport
-from torchenv.checkpoints.lifeboats import describe_run
+from torchenv.checkpoints.lifeboats import StrandedRun, describe_lifeboat, describe_run
 from torchenv.environment.findings import EnvironmentFinding
 from torchenv.storage.carry import describe_size
 from torchenv.system.documents import plain
@@ -27,12 +28,31 @@ def encode_status(status: StatusReport, root: Path) -> dict[str, Any]:
         "running": plain(status.running),
         "disk": {"bytes": {str(number): size for number, size in status.sizes.items()}},
         "removed": [environment.number for environment in status.removed],
+        "trial": status.is_on_trial,
+        "checkpoints": [_encode_stranded(stranded) for stranded in status.stranded],
     }
 
 
-def describe_status(status: StatusReport, root: Path) -> str:
+def _encode_stranded(stranded: StrandedRun) -> dict[str, Any]:
+    boat = stranded.boat
+    return {
+        "run": stranded.run.path,
+        "newest": stranded.run.newest,
+        "newest_readable": stranded.newest_readable,
+        "steps_behind": stranded.steps_behind,
+        "lifeboat": {**as_json(boat), "steps_behind": stranded.boat_behind} if boat else None,
+    }
+
+
+def describe_status(status: StatusReport, root: Path, now: datetime) -> str:
     """Describe it in one look."""
-    return "\n".join(_status_lines(status, root))
+    return "\n".join(_status_lines(status, root, now))
+
+
+def describe_stranded(stranded: StrandedRun, environment: Environment, now: datetime) -> Iterator[str]:
+    """Yield what an environment cannot read of a run, then how far back its lifeboat is."""
+    yield from describe_run(stranded.run, environment)
+    yield from (f"  {line}" for line in describe_lifeboat(stranded, now))
 
 
 def encode_diff(before: Environment, after: Environment, differences: Differences) -> dict[str, Any]:
@@ -90,7 +110,7 @@ def describe_pruned(pruned: Pruned, *, dry_run: bool) -> str:
     return "\n".join(_describe_pruned_lines(pruned, dry_run=dry_run))
 
 
-def _status_lines(status: StatusReport, root: Path) -> Iterator[str]:
+def _status_lines(status: StatusReport, root: Path, now: datetime) -> Iterator[str]:
     current = status.current
     yield f"workspace: {root}"
     if current is None:
@@ -101,8 +121,16 @@ def _status_lines(status: StatusReport, root: Path) -> Iterator[str]:
         yield f"  torch {current.torch or 'none'} on Python {current.python.version}"
     yield f"rollback: {_way_back(status.before)}"
     if status.before is not None:
+        stranded = {run.run.path: run for run in status.stranded}
         for run in status.runs:
-            yield from (f"  {line}" for line in describe_run(run, status.before))
+            lines = (
+                describe_stranded(stranded[run.path], status.before, now)
+                if run.path in stranded
+                else describe_run(run, status.before)
+            )
+            yield from (f"  {line}" for line in lines)
+    if status.is_on_trial:
+        yield "upgrade: on trial; end it with `torchenv commit`"
     if status.sizes:
         count = len(status.sizes)
         size = describe_size(sum(status.sizes.values()))

@@ -44,12 +44,16 @@ def encode_upgrade(found: Findings | None, journal: Journal | None) -> dict[str,
             {"subject": finding.subject, "found": finding.found, "cure": finding.cure}
             for finding in (found.findings if found else ())
         ],
-        "from": journal.old if journal else found.old.number if found and found.old else None,
+        "from": journal.old if journal else _number_of_old(found),
         "to": journal.new if journal else None,
         "done": list(journal.done) if journal else [],
         "next": journal.next if journal else None,
         "kept": list(journal.kept) if journal else [],
     }
+
+
+def _number_of_old(found: Findings | None) -> int | None:
+    return found.old.number if found and found.old and found.is_recorded else None
 
 
 def describe_host_verdicts(verdicts: dict[Verdict, list[str]], reasons: dict[Verdict, list[str]]) -> str:

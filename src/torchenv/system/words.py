@@ -6,3 +6,11 @@ from __future__ import annotations
 def count(number: int, noun: str) -> str:
     """Return a number with its noun, which ends in `s` for all but one."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def describe_age(seconds: float) -> str:
+    """Return how long ago something was, such as `3 min ago`; what is younger than a minute was just now."""
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit} ago"
+    return "just now"

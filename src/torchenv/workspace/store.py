@@ -252,6 +252,14 @@ class Store:
             raise WorkspaceError(f"`{self._journal_path}` cannot be read: {error}") from None
         return Journal.parse(text, str(self._journal_path))
 
+    def read_trial(self) -> Journal | None:
+        """Return the upgrade that has switched and awaits its `commit`; None where none can be read."""
+        try:
+            journal = self.read_journal()
+        except WorkspaceError:
+            return None
+        return journal if journal is not None and journal.next is None else None
+
     def write_journal(self, journal: Journal) -> None:
         """Record how far an upgrade has come."""
         self._put(self._journal_path, journal.write())

@@ -181,9 +181,24 @@ def explain_end(completed: Completed, timeout: float, path: str) -> EnvironmentF
         return EnvironmentFinding("interpreter-gone", path, message, "torchenv create")
     if completed.code >= 0:
         return None
+    ended = explain_signal(completed.code)
+    message = f"importing torch was ended by {ended.name}: {ended.why}"
+    return EnvironmentFinding("import-crashes", path, message, ended.cure)
+
+
+class EndBySignal(NamedTuple):
+    """A signal by its name, what public reports say is behind it in a torch, and what to do then."""
+
+    name: str
+    why: str
+    cure: str | None
+
+
+def explain_signal(code: int) -> EndBySignal:
+    """Explain the signal that ended a program, by its exit code below zero."""
     try:
-        name = signal.Signals(-completed.code).name
+        name = signal.Signals(-code).name
     except ValueError:
-        name = f"signal {-completed.code}"
+        name = f"signal {-code}"
     why, cure = _SIGNALS.get(name, ("it was ended from outside", None))
-    return EnvironmentFinding("import-crashes", path, f"importing torch was ended by {name}: {why}", cure)
+    return EndBySignal(name, why, cure)

@@ -9,7 +9,7 @@ from typing import Any
 from torchenv.host.model import Problem
 
 
-def surroundings(
+def find_surroundings(
     environ: Mapping[str, str], project: Path | None, *, torch: str | None = None
 ) -> tuple[Problem, ...]:
     """Look for what a person should know: a lock of uv's beside the project, conda's base, PYTHONPATH.
