@@ -10,6 +10,7 @@ import pytest
 
 from torchenv.environment.base_python import BasePython
 from torchenv.errors import InputError, NothingSuits, WorkspaceError
+from torchenv.workspace.keys import as_json
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import (
     Activation,
@@ -20,7 +21,6 @@ from torchenv.workspace.records import (
     Proof,
     Run,
     State,
-    as_json,
 )
 
 ENVS = Path("/home/u/project/.torchenv/envs")

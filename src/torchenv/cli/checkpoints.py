@@ -285,7 +285,7 @@ def _keep(flags: KeepFlags, session: Session) -> int:
     from torchenv.actions.switch import find_readers
     from torchenv.checkpoints.lifeboats import make_printable
     from torchenv.render.checkpoints import describe_kept
-    from torchenv.workspace.records import as_json
+    from torchenv.workspace.keys import as_json
 
     addresses = [address_of(path, session.settings.cwd) for path in flags.paths]
     if flags.release:

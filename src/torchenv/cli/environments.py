@@ -44,7 +44,7 @@ def list_environments(flags: ListFlags, session: Session) -> int:
     """Print what the manifest says; nothing is changed and nothing waits."""
     manifest = session.store.read()
     if session.output.is_json:
-        from torchenv.workspace.records import as_json
+        from torchenv.workspace.keys import as_json
 
         environments = [as_json(environment) for environment in manifest.environments]
         document = {"schema": "torchenv.list/1", "current": manifest.current, "environments": environments}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from torchenv.system.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BasePython:
     """The interpreter an environment stands on; without it nothing in the environment runs."""
 

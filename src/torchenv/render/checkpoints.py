@@ -13,7 +13,8 @@ from torchenv.checkpoints.readability import Rules, rules
 from torchenv.checkpoints.values import Certainty, Reader, escape_name, runs_code, some
 from torchenv.storage import Transfer
 from torchenv.system.words import count
-from torchenv.workspace.records import Environment, Kept, Run, as_json
+from torchenv.workspace.keys import as_json
+from torchenv.workspace.records import Environment, Kept, Run
 
 if TYPE_CHECKING:
     from torchenv.actions.checkpoints import Scanned

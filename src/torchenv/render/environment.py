@@ -14,8 +14,9 @@ from torchenv.checkpoints.lifeboats import describe_run, describe_unjudged, make
 from torchenv.checkpoints.steps import behind
 from torchenv.errors import ToolFailed
 from torchenv.system.documents import plain
+from torchenv.workspace.keys import as_json
 from torchenv.workspace.manifest import Manifest
-from torchenv.workspace.records import Environment, EnvironmentKind, Proof, Run, State, as_json
+from torchenv.workspace.records import Environment, EnvironmentKind, Proof, Run, State
 from torchenv.workspace.store import Store, constraints_path
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchenv.render.environment import columns
 from torchenv.system.documents import plain
-from torchenv.workspace.records import as_json
+from torchenv.workspace.keys import as_json
 
 if TYPE_CHECKING:
     from torchenv.actions.evaluate import Evaluated, Judged

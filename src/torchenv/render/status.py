@@ -14,7 +14,8 @@ from torchenv.checkpoints.lifeboats import StrandedRun, describe_lifeboat, descr
 from torchenv.environment.findings import EnvironmentFinding
 from torchenv.storage.carry import describe_size
 from torchenv.system.documents import plain
-from torchenv.workspace.records import Environment, State, as_json
+from torchenv.workspace.keys import as_json
+from torchenv.workspace.records import Environment, State
 
 
 def encode_status(status: StatusReport, root: Path) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchenv.actions.switch import Switched
+from torchenv.workspace.keys import as_json
 from torchenv.workspace.manifest import Manifest
-from torchenv.workspace.records import Switch, as_json
+from torchenv.workspace.records import Switch
 
 if TYPE_CHECKING:
     from torchenv.actions.run_readability import RunReadability

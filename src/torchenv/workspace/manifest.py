@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from torchenv.environment.base_python import BasePython
 from torchenv.errors import InputError, NothingSuits, WorkspaceError
 from torchenv.system.documents import Table, nearest, toml, toml_key
 from torchenv.system.names import check_environment_name, refuse_place
+from torchenv.system.values import frozen
+from torchenv.workspace.keys import read_record, to_keys
 from torchenv.workspace.records import (
     Activation,
     ChoiceRecord,
@@ -24,8 +26,6 @@ from torchenv.workspace.records import (
     State,
     Switch,
     nothing_more,
-    to_keys,
-    unknown_keys,
 )
 
 SCHEMA = 1
@@ -40,7 +40,7 @@ torchenv replaces this file whole on every change; change it with `torchenv use`
 END_MARK = "# end"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Manifest:
     """The whole record; every method that changes it gives a new one.
 
@@ -369,36 +369,28 @@ class Manifest:
         # Files from before the mark do not announce it.
         if table.get("end-mark", bool, False) and text.rstrip().rpartition("\n")[2].strip() != END_MARK:
             raise InputError(f"{source}: its end is missing: the last line is not `{END_MARK}`")
-        manifest = cls(
-            next_number=table.get("next-number", int),
-            current=table.get("current", int, None),
-            root=table.get("root", str, None),
-            environments=tuple(map(Environment.parse, table.tables("environment"))),
-            switches=tuple(map(Switch.parse, table.tables("switch"))),
-            runs=tuple(map(Run.parse, table.tables("run"))),
-            kept=tuple(map(Kept.parse, table.tables("kept"))),
-            more=unknown_keys(table, cls, "schema", "end-mark"),
-        )
-        manifest._check(table)
+        manifest = read_record(table, cls, "schema", "end-mark")
+        _check(manifest, table)
         return manifest
-
-    def _check(self, table: Table) -> None:
-        numbers = [environment.number for environment in self.environments]
-        for n, number in enumerate(numbers):
-            if number in numbers[:n]:
-                raise table.tables("environment")[n].wrong("number", f"{number} is there twice")
-        if self.current is not None and self.current not in numbers:
-            raise table.wrong("current", f"names environment {self.current}, which is not recorded")
-        if self.next_number <= max(numbers, default=0):
-            raise table.wrong(
-                "next-number", f"{self.next_number} has been used, and a number is never used twice"
-            )
 
     def to_toml(self) -> str:
         """Write the file, with the keys in the order of the fields and a word on what it is."""
         lines = [*(f"# {line}" for line in HEADER.splitlines()), "", f"schema = {SCHEMA}"]
         lines += ["end-mark = true", *_lines(to_keys(self), at=""), "", END_MARK]
         return "\n".join(lines) + "\n"
+
+
+def _check(manifest: Manifest, table: Table) -> None:
+    numbers = [environment.number for environment in manifest.environments]
+    for n, number in enumerate(numbers):
+        if number in numbers[:n]:
+            raise table.tables("environment")[n].wrong("number", f"{number} is there twice")
+    if manifest.current is not None and manifest.current not in numbers:
+        raise table.wrong("current", f"names environment {manifest.current}, which is not recorded")
+    if manifest.next_number <= max(numbers, default=0):
+        raise table.wrong(
+            "next-number", f"{manifest.next_number} has been used, and a number is never used twice"
+        )
 
 
 def _with_new(manifest: Manifest, new: Environment) -> Manifest:

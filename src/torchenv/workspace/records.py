@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import field, replace
+from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchenv.environment.base_python import BasePython
+from torchenv.system.documents import Table
 from torchenv.system.names import parse_environment_name
-
-if TYPE_CHECKING:
-    from torchenv.system.documents import Table
+from torchenv.system.values import frozen
+from torchenv.workspace.keys import read_with
 
 
 class EnvironmentKind(Enum):
@@ -45,7 +45,7 @@ def nothing_more() -> More:
     return {}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class ChoiceRecord:
     """How an environment came to be chosen, for the one who asks later why it is not another.
 
@@ -63,49 +63,35 @@ class ChoiceRecord:
     brought: tuple[str, ...] = ()
     more: More = field(default_factory=nothing_more, hash=False)
 
-    @classmethod
-    def parse(cls, table: Table) -> ChoiceRecord:
-        return cls(
-            profile=table.get("profile", str, None),
-            outcome=table.get("outcome", str, None),
-            by_hand=table.get("by-hand", bool, default=False),
-            because=table.strings("because"),
-            ignored=table.strings("ignored"),
-            warnings=table.strings("warnings"),
-            added=table.strings("added"),
-            brought=table.strings("brought"),
-            more=unknown_keys(table, cls),
-        )
+
+def _read_variables(table: Table, key: str) -> Mapping[str, str]:
+    variables = table.table(key)
+    for name in variables:
+        if not _VARIABLE.fullmatch(name):
+            raise variables.wrong(name, "is not the name of a variable")
+    return {name: variables.get(name, str) for name in variables}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+def _read_names(table: Table, key: str) -> tuple[str, ...]:
+    for name in table.strings(key):
+        if not _VARIABLE.fullmatch(name):
+            raise table.wrong(key, f"holds `{name}`, which is not the name of a variable")
+    return table.strings(key)
+
+
+@frozen(kw_only=True)
 class Activation:
     """What an environment needs of the variables around it: those to set, and those that would mislead it.
 
     One that shows only some devices gives way to what the user has set.
     """
 
-    set: Mapping[str, str] = field(default_factory=dict, hash=False)
-    unset: tuple[str, ...] = ()
+    set: Mapping[str, str] = field(default_factory=dict, hash=False, metadata=read_with(_read_variables))
+    unset: tuple[str, ...] = field(default=(), metadata=read_with(_read_names))
     more: More = field(default_factory=nothing_more, hash=False)
 
-    @classmethod
-    def parse(cls, table: Table) -> Activation:
-        variables = table.table("set")
-        for name in variables:
-            if not _VARIABLE.fullmatch(name):
-                raise variables.wrong(name, "is not the name of a variable")
-        for name in table.strings("unset"):
-            if not _VARIABLE.fullmatch(name):
-                raise table.wrong("unset", f"holds `{name}`, which is not the name of a variable")
-        return cls(
-            set={name: variables.get(name, str) for name in variables},
-            unset=table.strings("unset"),
-            more=unknown_keys(table, cls),
-        )
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Proof:
     """One run of checks in an environment; without devices it says nothing of a GPU.
 
@@ -124,23 +110,8 @@ class Proof:
     commands: tuple[str, ...] = ()
     more: More = field(default_factory=nothing_more, hash=False)
 
-    @classmethod
-    def parse(cls, table: Table) -> Proof:
-        return cls(
-            at=_time(table, "at"),
-            passed=table.get("passed", bool),
-            what=table.get("what", str),
-            host=table.get("host", str, None),
-            devices=table.strings("devices"),
-            git=table.get("git", str, None),
-            said=table.strings("said"),
-            profile=table.get("profile", str, None),
-            commands=table.strings("commands"),
-            more=unknown_keys(table, cls),
-        )
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Environment:
     """A numbered environment: built once, proven, never changed; or adopted, and only read.
 
@@ -149,7 +120,7 @@ class Environment:
     """
 
     number: int
-    name: str
+    name: str = field(metadata=read_with(parse_environment_name))
     kind: EnvironmentKind
     state: State
     path: str
@@ -168,34 +139,6 @@ class Environment:
     activation: Activation | None = None
     proofs: tuple[Proof, ...] = ()
     more: More = field(default_factory=nothing_more, hash=False)
-
-    @classmethod
-    def parse(cls, table: Table) -> Environment:
-        python = table.table("python")
-        return cls(
-            number=table.get("number", int),
-            name=parse_environment_name(table, "name"),
-            kind=EnvironmentKind(table.one_of("kind", [item.value for item in EnvironmentKind])),
-            state=State(table.one_of("state", [item.value for item in State])),
-            path=table.get("path", str),
-            python=BasePython(
-                python.get("version", str), python.get("path", str), python.get("digest", str, None)
-            ),
-            torch=table.get("torch", str, None),
-            backend=table.get("backend", str, None),
-            index=table.get("index", str, None),
-            lock=table.get("lock", str, None),
-            created=_time(table, "created"),
-            fingerprint=table.get("fingerprint", str, None),
-            reads=table.get("reads", str, None),
-            layout=table.get("layout", str, None),
-            identity=table.get("identity", str, None),
-            host=table.get("host", str, None),
-            choice=ChoiceRecord.parse(table.table("choice")) if "choice" in table else None,
-            activation=Activation.parse(table.table("activation")) if "activation" in table else None,
-            proofs=tuple(map(Proof.parse, table.tables("proof"))),
-            more=unknown_keys(table, cls),
-        )
 
     @property
     def live(self) -> bool:
@@ -216,7 +159,7 @@ class Environment:
         return f"{self.number} ({self.name})"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Switch:
     """One move of the pointer; `said` is what the checks said at the time."""
 
@@ -227,19 +170,16 @@ class Switch:
     said: tuple[str, ...] = ()
     more: More = field(default_factory=nothing_more, hash=False)
 
-    @classmethod
-    def parse(cls, table: Table) -> Switch:
-        return cls(
-            at=_time(table, "at"),
-            from_=table.get("from", int, None),
-            to=table.get("to", int),
-            why=table.get("why", str),
-            said=table.strings("said"),
-            more=unknown_keys(table, cls),
-        )
+
+def _read_by_number(table: Table, key: str) -> Mapping[int, str]:
+    by_number = table.table(key)
+    for number in by_number:
+        if not number.isdecimal():
+            raise by_number.wrong(number, "is not the number of an environment")
+    return {int(number): by_number.get(number, str) for number in by_number}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Run:
     """What a scan saw of one training run; `newest_readable` goes by the number of the environment.
 
@@ -251,31 +191,15 @@ class Run:
 
     path: str
     newest: str | None = None
-    newest_readable: Mapping[int, str] = field(default_factory=dict, hash=False)
+    newest_readable: Mapping[int, str] = field(
+        default_factory=dict, hash=False, metadata=read_with(_read_by_number)
+    )
     needs: str | None = None
     downgrades_for: tuple[int, ...] = ()
     broken: tuple[str, ...] = ()
     unjudged_for: tuple[int, ...] = ()
     unknown_for: tuple[int, ...] = ()
     more: More = field(default_factory=nothing_more, hash=False)
-
-    @classmethod
-    def parse(cls, table: Table) -> Run:
-        readable = table.table("newest-readable")
-        for key in readable:
-            if not key.isdecimal():
-                raise readable.wrong(key, "is not the number of an environment")
-        return cls(
-            path=table.get("path", str),
-            newest=table.get("newest", str, None),
-            newest_readable={int(key): readable.get(key, str) for key in readable},
-            needs=table.get("needs", str, None),
-            downgrades_for=table.integers("downgrades-for"),
-            broken=table.strings("broken"),
-            unjudged_for=table.integers("unjudged-for"),
-            unknown_for=table.integers("unknown-for"),
-            more=unknown_keys(table, cls),
-        )
 
     def without(self, number: int) -> Run:
         """Return the same run with nothing said of an environment."""
@@ -289,7 +213,7 @@ class Run:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Kept:
     """A lifeboat: a checkpoint kept untouched, with the environments that can read it.
 
@@ -302,79 +226,3 @@ class Kept:
     saved: datetime | None = None
     copy: str | None = None
     more: More = field(default_factory=nothing_more, hash=False)
-
-    @classmethod
-    def parse(cls, table: Table) -> Kept:
-        return cls(
-            path=table.get("path", str),
-            digest=table.get("digest", str, None),
-            readable_by=table.integers("readable-by"),
-            saved=_time(table, "saved") if "saved" in table else None,
-            copy=table.get("copy", str, None),
-            more=unknown_keys(table, cls),
-        )
-
-
-def as_json(value: Any) -> dict[str, Any]:
-    """Return an environment, a switch or another part of the record under its keys in the file.
-
-    Times become text such as `2026-11-30T08:00:00Z`; what is not known has no key.
-    """
-    document: dict[str, Any] = _strip_times(to_keys(value))
-    return document
-
-
-# Fields that do not go by the name of their key.
-_KEYS = {
-    "from_": "from",
-    "proofs": "proof",
-    "environments": "environment",
-    "switches": "switch",
-    "runs": "run",
-}
-
-
-def _key(name: str) -> str:
-    return _KEYS.get(name, name.replace("_", "-"))
-
-
-def to_keys(value: Any) -> dict[str, Any]:
-    known = {item.name: getattr(value, item.name) for item in fields(value) if item.name != "more"}
-    given = {name: each for name, each in known.items() if each is not None and each not in ((), {})}
-    return {_key(name): _bare(each) for name, each in given.items()} | dict(getattr(value, "more", {}))
-
-
-def _bare(value: Any) -> Any:
-    match value:
-        case Enum():
-            return value.value
-        case tuple():
-            return [_bare(item) for item in value]
-        case Mapping():
-            return {str(key): each for key, each in value.items()}
-        case _ if is_dataclass(value):
-            return to_keys(value)
-        case _:
-            return value
-
-
-def _strip_times(value: Any) -> Any:
-    match value:
-        case datetime():
-            return value.isoformat().replace("+00:00", "Z")
-        case list():
-            return [_strip_times(item) for item in value]
-        case dict():
-            return {key: _strip_times(each) for key, each in value.items()}
-        case _:
-            return value
-
-
-def unknown_keys(table: Table, kind: type, *known: str) -> More:
-    names = {*known, *(_key(item.name) for item in fields(kind))}
-    return {key: value for key, value in table.raw().items() if key not in names}
-
-
-def _time(table: Table, key: str) -> datetime:
-    time = table.get(key, datetime)
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
