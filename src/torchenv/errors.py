@@ -30,6 +30,19 @@ class NothingSuits(TorchenvError):
     exit_code = 3
 
 
+class PackagesConflict(NothingSuits):
+    """Packages want what does not go together: loosen what is asked of one, or leave it out.
+
+    `packages` are the normalised names that the installer gave with its reason.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, packages: frozenset[str] = frozenset()
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.packages = packages
+
+
 class ToolFailed(TorchenvError):
     """A program or a service did not do its work: uv, pip, an index, an interpreter."""
 
@@ -63,12 +76,21 @@ class IndexUnreachable(IndexFailed):
 class Unobtainable(IndexFailed):
     """A package cannot be had as it was asked for: ask for another version of it, or leave it out.
 
-    `page` is the address of what the index says of it, where that is known.
+    `page` is the address of what the index says of it, where that is known; `packages` are the normalised
+    names of the package and of who asks for it.
     """
 
-    def __init__(self, message: str, *, hint: str | None = None, page: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        page: str | None = None,
+        packages: frozenset[str] = frozenset(),
+    ) -> None:
         super().__init__(message, hint=hint)
         self.page = page
+        self.packages = packages
 
 
 class WorkspaceError(TorchenvError):

@@ -14,7 +14,7 @@ from tests.support.wheels import Wheel
 from torchenv.actions.carry import Settled, list_bound_to_old_torch, lock_with, summarise
 from torchenv.catalogue import resources
 from torchenv.environment.inspect import distributions
-from torchenv.errors import NothingSuits, ToolFailed, Unobtainable
+from torchenv.errors import NothingSuits, PackagesConflict, ToolFailed, Unobtainable
 from torchenv.host.model import Host
 from torchenv.index.http import Network
 from torchenv.index.pages import fetcher
@@ -166,8 +166,8 @@ def test_a_network_that_fails_loosens_nothing(request_for: Ask) -> None:
     assert failing.asked == [("numpy==2.2.0",)]
 
 
-def test_a_name_within_an_address_or_another_name_is_not_meant(request_for: Ask) -> None:
-    refusal = Unobtainable("https://mirror.example/simple has no simple-numpy==2.2.0")
+def test_only_whoever_the_installer_names_is_asked_for_less(request_for: Ask) -> None:
+    refusal = Unobtainable("it has none of simple and numpy", packages=frozenset({"simple-numpy"}))
     installer = Scripted(refusal)
     carried = CarriedPackages(
         wanted=(wanted("simple", "1"), wanted("simple-numpy", "2.2.0"), wanted("numpy", "1"))
@@ -196,7 +196,7 @@ def test_what_there_are_only_sources_of_is_kept(request_for: Ask) -> None:
 
 
 def test_where_nobody_is_named_all_give_way_but_none_is_left_out(request_for: Ask) -> None:
-    refusals = [NothingSuits("the packages do not fit together: somehow") for _ in range(3)]
+    refusals = [PackagesConflict("the packages do not fit together: somehow") for _ in range(3)]
     installer = Scripted(*refusals)
     with pytest.raises(NothingSuits, match="somehow"):
         lock_with(CarriedPackages(wanted=(wanted("a", "1"), wanted("b", "2"))), request_for(), installer)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from torchenv.errors import IndexFailed, NothingSuits, ToolFailed, Unobtainable
+from torchenv.errors import IndexFailed, NothingSuits, PackagesConflict, ToolFailed, Unobtainable
 from torchenv.installers import LockRequest
 from torchenv.installers.trouble import conflict, explain_failure
 from torchenv.system.process import Command, Completed, End
@@ -317,3 +317,19 @@ def test_a_package_that_cannot_be_built_is_named_with_the_cause() -> None:
         "could not choose the packages: flash-attn==2.8.3 has no wheel that fits and cannot be built:"
         " ModuleNotFoundError: No module named 'torch'"
     )
+
+
+@pytest.mark.parametrize(
+    ("cause", "names"),
+    [
+        ("Because Simple.NumPy==2.2.0 was not found in the package registry and", {"simple-numpy"}),
+        ("Because aa depends on numpy<2.3 and bb depends on numpy>=2.3, we can", {"aa", "bb", "numpy"}),
+        ("no version of aa at https://mirror.example/simple/numpy fits", {"aa"}),
+    ],
+)
+def test_the_packages_that_a_resolver_names_are_a_field_of_the_error(cause: str, names: set[str]) -> None:
+    said = f"error: No solution found when resolving dependencies\n  cause: {cause}"
+    error = explain_failure(failed(said), "choose the packages", REQUEST)
+    assert isinstance(error, PackagesConflict | Unobtainable)
+    assert names <= error.packages
+    assert "numpy" in names or "numpy" not in error.packages

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,7 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from torchenv.environment.inspect import Installation, canonical, distributions
-from torchenv.errors import NothingSuits, TorchenvError, Unobtainable
+from torchenv.errors import NothingSuits, PackagesConflict, Unobtainable
 from torchenv.index.pages import Fetch, project
 from torchenv.index.together import ask_together
 from torchenv.installers import Installer, LockRequest, name_of
@@ -81,7 +80,7 @@ def lock_with(
         packages = (*fixed.packages, *(item.left[0] for item in asking if item.left))
         try:
             lock = installer.lock(replace(fixed, packages=packages))
-        except (NothingSuits, Unobtainable) as refusal:
+        except (PackagesConflict, Unobtainable) as refusal:
             asking = _relax(asking, refusal)
             continue
         _refuse_other_torch(lock, fixed)
@@ -156,18 +155,12 @@ class _Asking:
         return _Asking(self.wanted, self.left[1:], self.why or why)
 
 
-def _relax(asking: list[_Asking], refusal: TorchenvError) -> list[_Asking]:
-    named = [item for item in asking if item.left and _names(refusal.message, item.wanted.name)]
+def _relax(asking: list[_Asking], refusal: PackagesConflict | Unobtainable) -> list[_Asking]:
+    named = [item for item in asking if item.left and canonical(item.wanted.name) in refusal.packages]
     yielding = named or [item for item in asking if len(item.left) > 1]
     if not yielding:
         raise refusal
     return [item.less(refusal.message) if item in yielding else item for item in asking]
-
-
-def _names(message: str, name: str) -> bool:
-    # An address may hold the name of a package too: https://mirror.example/simple has no numpy==2.2.0
-    said = re.sub(r"\w+://\S+", "", message)
-    return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", said) is not None
 
 
 def _sources_alone(asking: list[_Asking], lock: Lock) -> list[_Asking]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from urllib.parse import unquote
 
-from torchenv.errors import IndexFailed, NothingSuits, ToolFailed, TorchenvError, Unobtainable
+from torchenv.errors import IndexFailed, PackagesConflict, ToolFailed, TorchenvError, Unobtainable
 from torchenv.index.http import NotLetIn, ProxyFailed, Untrusted
 from torchenv.installers import LockRequest, name_of
 from torchenv.system.addresses import host_of, mask_logins
@@ -38,7 +38,7 @@ def explain_failure(
     )
 
 
-def conflict(said: str, request: LockRequest, others: str = "") -> NothingSuits | None:
+def conflict(said: str, request: LockRequest, others: str = "") -> PackagesConflict | None:
     """Name both sides where a package wants another torch than the plan; None if none does.
 
     `others` is what would be chosen if torch were free, one `name==version` a line.
@@ -51,10 +51,11 @@ def conflict(said: str, request: LockRequest, others: str = "") -> NothingSuits 
     ):
         if name in planned and not _allows(wanted, planned[name]):
             free = re.search(rf"^{re.escape(who)}==\S+", others, re.MULTILINE)
-            return NothingSuits(
+            return PackagesConflict(
                 f"{free[0] if free else who + version} wants {name}{wanted},"
                 f" and the plan has {planned[name]}",
                 hint=f"leave {who} out, or plan a release that it takes: {name}{wanted}",
+                packages=_normalise(who, name),
             )
     return None
 
@@ -220,6 +221,7 @@ def _find_unbuilt(said: str, purpose: str) -> Unobtainable | None:
     return Unobtainable(
         f"could not {purpose}: {found[1]} has no wheel that fits and cannot be built{why}",
         hint="leave it out, or take a version that has one",
+        packages=_normalise(found[1].partition("==")[0]),
     )
 
 
@@ -235,6 +237,7 @@ def _lacking(said: str, request: LockRequest) -> Unobtainable | None:
             f"{_index(unfit[1], request)} has no wheel of {unfit[1]}{unfit[2]}"
             f" for {python} on {request.platform}",
             hint="take another Python or another release",
+            packages=_normalise(unfit[1]),
         )
     found = (
         re.search(r"Because (?P<name>[\w.\-]+) was not found", said)
@@ -255,7 +258,8 @@ def _lacking(said: str, request: LockRequest) -> Unobtainable | None:
     asks = f", which {who} asks for" if who else ""
     index = _index(name, request)
     page = f"{index.rstrip('/')}/{name}/" if "://" in index else None
-    return Unobtainable(f"{index} has no {what}{asks}", hint=hint, page=page)
+    named = _normalise(name, *([who] if who else []))
+    return Unobtainable(f"{index} has no {what}{asks}", hint=hint, page=page, packages=named)
 
 
 def _find_who_asks(name: str, said: str) -> tuple[str | None, str | None]:
@@ -279,6 +283,18 @@ def _wants(said: str) -> dict[str, dict[str, str]]:
     for name, wanted in re.findall(r"you require ([\w.\-]+)((?:[=<>!~]=?[^\s,]+,?)*)", said):
         found.setdefault(name, {}).setdefault(_PLAN, wanted.rstrip(","))
     return found
+
+
+def _list_names(said: str) -> frozenset[str]:
+    """List every word of a resolver's reason that may be the name of a package."""
+    # An address may hold one too: https://mirror.example/simple has no numpy==2.2.0
+    return _normalise(*re.findall(r"(?<![\w.-])[A-Za-z0-9][\w.-]*", re.sub(r"\w+://\S+", "", said)))
+
+
+def _normalise(*names: str) -> frozenset[str]:
+    from packaging.utils import canonicalize_name
+
+    return frozenset(canonicalize_name(name.rstrip(".-_")) for name in names)
 
 
 def _go_together(wanted: Collection[str]) -> bool:
@@ -326,5 +342,7 @@ def _anything_else(done: Completed, said: str, purpose: str, request: LockReques
     if unsolved:
         hint = "leave one of them out, or loosen what is asked of it"
         reason = _clash(cause, request) or cause
-        return NothingSuits(f"the packages do not fit together: {reason}", hint=hint)
+        return PackagesConflict(
+            f"the packages do not fit together: {reason}", hint=hint, packages=_list_names(reason)
+        )
     return ToolFailed(f"could not {purpose}: {error or f'code {done.code}'}", hint=f"it was `{done.command}`")
