@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from torchenv.cli.output import Output
+from torchenv.system.orphans import SharedHandles
 from torchenv.system.process import Command, Completed, Programs
 
 # What takes long, by the words after the program's name.
@@ -19,8 +20,8 @@ _WORK: dict[tuple[str, ...], str] = {
 class ShownPrograms(Programs):
     """Starts programs as `Programs` does, and lets the output tell of them."""
 
-    def __init__(self, environ: Mapping[str, str], output: Output) -> None:
-        super().__init__(environ)
+    def __init__(self, environ: Mapping[str, str], shared: SharedHandles, output: Output) -> None:
+        super().__init__(environ, shared)
         self._output = output
 
     def __call__(self, command: Command, *, timeout: float | None = None) -> Completed:

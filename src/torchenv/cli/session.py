@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from torchenv.installers import Installer
     from torchenv.installers.inherited import Inherited
     from torchenv.profile.model import Profile
+    from torchenv.system.orphans import SharedHandles
     from torchenv.system.process import Programs
     from torchenv.system.processes import Running
     from torchenv.workspace.store import Store
@@ -47,9 +48,17 @@ class Session:
         return Store(
             root,
             say=self.output.say,
+            share=self.shared.share,
             refuse=self.refuse_suspicious,
             remember=lambda identity: self.trust_record.remember(identity, root),
         )
+
+    @cached_property
+    def shared(self) -> SharedHandles:
+        """The locks that a started program holds as long as it runs, should this process be killed."""
+        from torchenv.system.orphans import SharedHandles
+
+        return SharedHandles()
 
     @cached_property
     def trust_record(self) -> TrustRecord:
@@ -140,7 +149,8 @@ class Session:
         """What starts programs, in an environment in which nothing leads them astray."""
         from torchenv.cli.programs import ShownPrograms
 
-        return ShownPrograms({**self.inherited.network, **self.settings.environ}, self.output)
+        environ = {**self.inherited.network, **self.settings.environ}
+        return ShownPrograms(environ, self.shared, self.output)
 
     @cached_property
     def network(self) -> Network:

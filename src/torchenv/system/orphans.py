@@ -13,24 +13,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-# Open files that every program which is started gets.
-shared_handles: set[int] = set()
 
+class SharedHandles:
+    """The open files that every program which is started gets too."""
 
-@contextmanager
-def children_hold(handle: int) -> Iterator[None]:
-    """Let every program that is started meanwhile hold an open file too, for as long as it runs.
+    def __init__(self) -> None:
+        self._open: set[int] = set()
 
-    Windows hands no open file on: there a directory in use cannot be renamed, and is left for a later run.
-    """
-    if os.name == "nt":
-        yield
-        return
-    shared_handles.add(handle)
-    try:
-        yield
-    finally:
-        shared_handles.discard(handle)
+    @contextmanager
+    def share(self, handle: int) -> Iterator[None]:
+        """Let every program that is started meanwhile hold an open file too, for as long as it runs.
+
+        Windows hands no open file on: a directory in use cannot be renamed there, and is left for later.
+        """
+        if os.name == "nt":
+            yield
+            return
+        self._open.add(handle)
+        try:
+            yield
+        finally:
+            self._open.discard(handle)
+
+    def numbers(self) -> tuple[int, ...]:
+        """Return the numbers of the files that are open now."""
+        return tuple(self._open)
 
 
 def end_orphans(lock: Path, proc: Path = Path("/proc")) -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn, Protocol, TypeVar
 
 from torchenv.errors import ToolFailed
-from torchenv.system.orphans import shared_handles
+from torchenv.system.orphans import SharedHandles
 
 Result = TypeVar("Result")
 
@@ -115,11 +115,13 @@ class Runner(Protocol):
 class Programs:
     """Runs commands in a scrubbed copy of `environ`, each in a process group of its own.
 
-    When the time is over, or torchenv is interrupted, the whole group is killed.
+    When the time is over, or torchenv is interrupted, the whole group is killed. Each program holds the files
+    of `shared` open.
     """
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], shared: SharedHandles | None = None) -> None:
         self.environ = scrub_environ(environ)
+        self._shared = shared or SharedHandles()
 
     def __call__(self, command: Command, *, timeout: float | None = None) -> Completed:
         try:
@@ -141,7 +143,7 @@ class Programs:
                 # child before torchenv has decided what it means.
                 start_new_session=os.name != "nt",
                 creationflags=_NEW_GROUP,
-                pass_fds=tuple(shared_handles),
+                pass_fds=self._shared.numbers(),
             )
         except (FileNotFoundError, NotADirectoryError) as error:
             return Completed(command, 127, "", str(error), End.NOT_FOUND)

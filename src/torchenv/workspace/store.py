@@ -6,7 +6,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count
@@ -18,7 +18,7 @@ from torchenv.environment.startup import STARTUP_FILE, STARTUP_TEXT
 from torchenv.errors import InputError, WorkspaceError
 from torchenv.system.disk import NO_ROOM, Disk, explain_refusals, is_out_of_room, make_refusal
 from torchenv.system.mutex import unlock
-from torchenv.system.orphans import children_hold, end_orphans
+from torchenv.system.orphans import SharedHandles, end_orphans
 from torchenv.workspace.journal import Journal
 from torchenv.workspace.lease import Lease
 from torchenv.workspace.manifest import Manifest
@@ -93,8 +93,8 @@ Whereabouts = InPlace | Moved | Replaced | Gone
 class Store:
     """One workspace. Reading takes no lock and never waits; every writing method needs `locked`.
 
-    `refuse` raises `WorkspaceError` where the workspace may only be read; `remember` takes its identity
-    after a change.
+    `share` lets programs that are started hold an open lock; `refuse` raises `WorkspaceError` where the
+    workspace may only be read; `remember` takes its identity after a change.
     Raises `WorkspaceError` where the disk refuses or is not as the manifest says.
     """
 
@@ -106,6 +106,7 @@ class Store:
         disk: Disk | None = None,
         clock: Callable[[], float] = time.monotonic,
         patience: float = PATIENCE,
+        share: Callable[[int], AbstractContextManager[None]] | None = None,
         refuse: Callable[[], None] = lambda: None,
         remember: Callable[[str | None], None] = lambda _: None,
     ) -> None:
@@ -122,6 +123,7 @@ class Store:
         self._disk.reserve = root / "reserve"
         self._clock = clock
         self._patience = patience
+        self._share = share or SharedHandles().share
         self._refuse = refuse
         self._remember = remember
         self._lease: Lease | None = None
@@ -297,7 +299,7 @@ class Store:
         try:
             self._wait_for(handle, lease, self._patience if patience is None else patience)
             try:
-                with lease.keep_alive(), children_hold(handle):
+                with lease.keep_alive(), self._share(handle):
                     self._lease = lease
                     self._hide_from_git()
                     yield
@@ -327,7 +329,7 @@ class Store:
             os.ftruncate(handle, 0)
             os.write(handle, f"{key}\n".encode())
             try:
-                with lease.keep_alive(), children_hold(handle):
+                with lease.keep_alive(), self._share(handle):
                     self._build = (number, lease)
                     yield
             finally:
