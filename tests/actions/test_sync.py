@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ from torchenv.installers import interpreter_in
 from torchenv.installers.pip import find_carried_pip
 from torchenv.installers.uv import uv_program
 from torchenv.lockfile.lock import Lock
+from torchenv.lockfile.lockset import LockSet
+from torchenv.render.dockerfile import dockerfile
 from torchenv.system.process import Command, Programs, together
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.store import Store
@@ -298,22 +301,24 @@ def test_an_environment_whose_kept_lock_is_not_as_recorded_is_not_reused(team: P
     assert team.run("sync", "--use").code == 0
 
 
-def test_a_pinned_wheel_that_vanished_is_named_before_anything_is_built(team: Project) -> None:
+def test_a_pinned_wheel_that_vanished_is_named_and_nothing_is_left(team: Project) -> None:
     team.run("lock")
     lock = Lock.parse(team.read("pylock.ada.toml"), "ada")
     cudnn = next(each for each in lock.packages if each.name == "nvidia-cudnn-cu13")
     team.index.remove("simple", "nvidia-cudnn-cu13")
     team.index.add("simple", Wheel(name="nvidia-cudnn-cu13", version="9.24.0.43"))
+    assert team.run("sync", "ada", "--dry-run").code == 4
     done = team.run("sync", "ada")
     assert done.code == 4
     assert done.said.splitlines()[-2] == (
         f"error: nvidia-cudnn-cu13==9.26.0.51 is no longer on {team.index.packages}: {cudnn.files[0].name}"
         f" was at {cudnn.files[0].url} (sha256 {cudnn.files[0].sha256}); it still has 9.24.0.43"
     )
-    assert not (team.directory / ".torchenv" / "envs").exists()
+    assert manifest(team).environments == ()
+    assert list((team.directory / ".torchenv" / "envs").iterdir()) == []
 
 
-def test_a_replaced_file_is_named_before_anything_is_built(team: Project) -> None:
+def test_a_replaced_file_is_named_and_nothing_is_left(team: Project) -> None:
     team.run("lock")
     other = Wheel(name="filelock", version="3.20.0", files={"filelock/__init__.py": "# other\n"})
     team.index.add("simple", other)
@@ -321,7 +326,8 @@ def test_a_replaced_file_is_named_before_anything_is_built(team: Project) -> Non
     assert done.code == 4
     assert f"filelock==3.20.0 was replaced on {team.index.packages}: " in done.said
     assert f"has sha256 {other.sha256}, and " in done.said
-    assert not (team.directory / ".torchenv" / "envs").exists()
+    assert manifest(team).environments == ()
+    assert list((team.directory / ".torchenv" / "envs").iterdir()) == []
 
 
 def test_a_file_whose_bytes_are_not_those_that_are_listed_is_not_installed(team: Project) -> None:
@@ -339,9 +345,18 @@ def test_a_yanked_wheel_is_said_and_still_builds_what_was_locked(team: Project) 
     team.run("lock")
     (numpy,) = (each for each in team.index.wheels("simple") if each.file_name.startswith("numpy-2.3.0"))
     team.index.add("simple", replace(numpy, yanked=True))
-    done = team.run("sync")
-    assert done.code == 0
-    assert "note: numpy 2.3.0 was yanked: `torchenv lock` chooses another" in done.said.splitlines()
+    would = team.run("sync", "--dry-run")
+    assert "note: numpy 2.3.0 was yanked: `torchenv lock` chooses another" in would.said.splitlines()
+    assert team.run("sync").code == 0
+
+
+def test_a_build_asks_for_the_files_of_the_lock_and_for_no_page(team: Project) -> None:
+    team.run("lock", "ci")
+    team.index.forget()
+    assert team.run("sync").code == 0
+    pages = [path for path in team.index.requests if not path.endswith(".whl")]
+    assert pages == []
+    assert len(team.index.wheels_fetched()) >= team.read("pylock.ci.toml").count("[[packages]]")
 
 
 @pytest.mark.parametrize("installer", ["uv", "pip"])
@@ -498,32 +513,65 @@ def test_no_target_that_suits_this_machine_says_why_of_each(team: Project) -> No
     )
 
 
+UV = Wheel(name="uv", version=version("uv"), tag="py3-none-manylinux_2_17_x86_64")
+
+
 def test_a_dockerfile_builds_the_same_environment(team: Project, tmp_path: Path) -> None:
+    team.index.add("simple", UV, replace(UV, tag="py3-none-win_amd64"))
     team.run("lock")
-    written = team.run("export", "--dockerfile", "ci", "-o", "Dockerfile")
+    base = f"python:{MINOR}-slim@sha256:{'1' * 64}"
+    written = team.run("export", "--dockerfile", "ci", "--base", base, "-o", "Dockerfile")
     assert written.code == 0, written.said
     text = team.read("Dockerfile")
     steps = instructions(text)
     assert [name for name, _ in steps] == [
-        "FROM", "RUN", "COPY", "RUN", "RUN", "RUN", "RUN", "ENV", "LABEL",
+        "FROM", "RUN", "FROM", "RUN", "COPY", "RUN", "USER", "WORKDIR", "RUN", "ENV", "LABEL",
     ]  # fmt: skip
-    assert steps[0] == ("FROM", f"--platform=linux/amd64 python:{MINOR}-slim")
+    assert [words for name, words in steps if name == "FROM"] == [f"{base} AS uv", base]
     assert 'torchenv.proven="false"' in steps[-1][1]
     assert "# Unproven until it has run on a device" in text
+    # uv comes from the set index, as one of the files that fit; the login of an index is in no layer.
+    assert f"'uv=={UV.version} --hash=sha256:{UV.sha256}'" in steps[1][1]
+    assert f"--require-hashes --index-url {team.index.packages}" in steps[1][1]
+    fetching = [words for name, words in steps if name == "RUN"][:3]
+    assert all("--mount=type=secret,id=netrc,target=/root/.netrc" in words for words in fetching)
+    # Torch's packages come before the lock: they stay while others change.
+    assert "'torch==2.15.0+cpu --hash=sha256:" in steps[3][1]
+    assert "lightning" not in steps[3][1]
 
     # What the image would run, at another place and with the Python and the uv of this machine.
     here = tmp_path / "image"
     here.mkdir()
     (here / "pylock.ci.toml").write_bytes(team.locks()["pylock.ci.toml"])
-    run = Programs({**team.environ, "PATH": f"{uv_program().parent}:{team.environ['PATH']}"})
-    for name, words in steps[3:]:
-        if name == "RUN":
-            line = words.replace("/opt/torchenv", shlex.quote(str(here))).replace("python3", sys.executable)
-            run(Command(("sh", "-c", line))).check(f"run {line}")
+    run = Programs(team.environ)
+    for words in [words for name, words in steps if name == "RUN"][1:]:
+        line = re.sub(r"--mount=\S+ |&& useradd [^&]+", "", words).replace("/tmp/", f"{tmp_path}/")
+        line = line.replace("/opt/torchenv", shlex.quote(str(here))).replace("python3 ", f"{sys.executable} ")
+        line = line.replace("/opt/uv/bin/uv", shlex.quote(str(uv_program())))
+        run(Command(("sh", "-c", line))).check(f"run {line}")
     assert said_by(here / "env", "import torch; print(torch.__version__)") == "2.15.0+cpu"
     team.run("sync")
     built = files_in(Path(manifest(team).environments[0].path))
     assert {**files_in(here / "env"), STARTUP_FILE: STARTUP_TEXT.encode()} == built
+
+
+def test_hadolint_finds_nothing_in_a_dockerfile(team: Project, tmp_path: Path) -> None:
+    assert team.run("lock", "ci", "ada").code == 0
+    locked = LockSet.from_toml(team.read("torchenv.lock.toml"), "it")
+    linter = Path(sys.executable).with_name("hadolint")
+    free = replace(locked.target("ci"), python="3.14t")
+    for target in (locked.target("ci"), locked.target("ada"), free):
+        lock = Lock.parse(team.read(target.file), target.file)
+        for more in (
+            {},
+            {"base": f"python:3.12-slim@sha256:{'1' * 64}", "package_index": team.index.packages},
+        ):
+            text = dockerfile(
+                target, lock, family=frozenset({"torch"}), uv=lambda: "uv==1 --hash=sha256:1", **more
+            )
+            (tmp_path / "Dockerfile").write_text(text, "utf-8")
+            done = Programs(team.environ)(Command((str(linter), str(tmp_path / "Dockerfile"))))
+            assert (done.out, done.code) == ("", 0)
 
 
 def test_a_dockerfile_is_not_written_to_where_there_is_no_directory(team: Project) -> None:

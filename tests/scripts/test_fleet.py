@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
+import kubernetes_validate
 import pytest
+import yaml
 from tests.support.project import Project, said_by
 
 from torchenv.system.process import Command, Completed, Programs
@@ -82,6 +86,76 @@ def test_nodes_that_share_a_workspace_build_once_and_each_runs_in_it(cluster: Pr
     assert done.out.splitlines() == ["2.15.0+cpu", "2.15.0+cpu"], done.err
 
 
+# It stands in for sbcast: the file of shared storage, on the disk of the node.
+SBCAST = """\
+#!/bin/sh
+[ "$1" = --force ] && cp "$2" "$3"
+"""
+
+
+@builds_here
+@pytest.mark.skipif(shutil.which("zstd") is None, reason="there is no zstd here")
+def test_nodes_get_one_file_by_sbcast_and_run_in_it_without_the_shared_workspace(
+    cluster: Project, tmp_path: Path
+) -> None:
+    (tmp_path / "bin" / "sbcast").write_text(SBCAST, "utf-8")
+    (tmp_path / "bin" / "sbcast").chmod(0o755)
+    (tmp_path / "node").mkdir()
+    cluster.run("lock")
+    packed = script(cluster, "slurm-pack.sh", "env.tar.zst")
+    assert packed.code == 0, packed.err
+    (cluster.directory / ".torchenv").rename(tmp_path / "away")
+    code = "import sys, torch; print(torch.__version__, sys.prefix)"
+    words = ("--packed", "env.tar.zst", "python", "-c", code)
+    done = script(cluster, "slurm-run.sh", *words, TMPDIR=str(tmp_path / "node"), SLURM_JOB_ID="7")
+    assert done.code == 0, done.err
+    assert (tmp_path / "node" / "7-env.tar.zst").is_file()
+    first, second = done.out.splitlines()
+    assert first == second
+    assert first.startswith(f"2.15.0+cpu {tmp_path}/node/torchenv-packed-")
+
+
+def containers(name: str) -> dict[str, Any]:
+    """Return the containers of a Job's template by name; the template must be one that Kubernetes takes."""
+    (job,) = yaml.safe_load_all((FLEET / name).read_text("utf-8"))
+    kubernetes_validate.validate(job, "1.33", strict=True)
+    pod = job["spec"]["template"]["spec"]
+    named = (*pod.get("initContainers", ()), *pod["containers"])
+    return {container["name"]: container for container in named}
+
+
+def run_container(
+    container: dict[str, Any], project: Project, places: dict[str, str], **more: str
+) -> Completed:
+    """Run the command of a container here, with the places of its volumes."""
+    variables = {entry["name"]: places.get(entry.get("value"), "") for entry in container["env"]}
+    environ = {**project.environ, **{name: value for name, value in variables.items() if value}, **more}
+    run = Programs(environ)
+    return run(Command((*container["command"], *container["args"]), cwd=project.directory))
+
+
+@builds_here
+def test_a_job_of_kubernetes_probes_each_node_and_another_syncs_before_it_runs(
+    cluster: Project, tmp_path: Path
+) -> None:
+    (tmp_path / "shared").mkdir()
+    places = {"/project": str(cluster.directory), "/shared": str(tmp_path / "shared")}
+    probe = containers("kubernetes-probe.yaml")["probe"]
+    for node in ("node-a", "node-b"):
+        done = run_container(probe, cluster, places, NODE=node)
+        assert done.code == 0, done.err
+    hosts = sorted(path.name for path in (cluster.directory / "hosts").iterdir())
+    assert hosts == ["node-a.json", "node-b.json"]
+
+    cluster.run("lock")
+    cluster.write("train.py", "import torch\nprint(torch.__version__)\n")
+    parts = containers("kubernetes-run.yaml")
+    assert parts["sync"]["resources"] == parts["train"]["resources"]
+    for name, said in (("sync", ""), ("train", "2.15.0+cpu\n")):
+        done = run_container(parts[name], cluster, places)
+        assert (done.code, done.out) == (0, said), done.err
+
+
 INVENTORY = """\
 [all]
 one torchenv_workspace={root}/one
@@ -112,6 +186,13 @@ def test_ansible_brings_machines_to_their_lock_and_then_changes_nothing(
     environ = {**team.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "LC_ALL": "C.UTF-8"}
     play = Command((str(BIN / "ansible-playbook"), "-i", str(inventory), str(FLEET / "ansible-sync.yml")))
 
+    # What would change is said first, and nothing does.
+    check = Command((*play.argv, "--check"))
+    would = Programs(environ)(check)
+    assert would.code == 0, would.out + would.err
+    assert recap(would.out) == {"one": ("1", "0"), "two": ("1", "0")}
+    assert not (tmp_path / "one").exists()
+
     first = Programs(environ)(play)
     assert first.code == 0, first.out + first.err
     assert recap(first.out) == {"one": ("1", "0"), "two": ("1", "0")}
@@ -122,6 +203,7 @@ def test_ansible_brings_machines_to_their_lock_and_then_changes_nothing(
         assert said == "2.15.0+cpu"
     assert sorted(each.name for each in (tmp_path / "hosts").iterdir()) == ["one.json", "two.json"]
 
+    assert recap(Programs(environ)(check).out) == {"one": ("0", "0"), "two": ("0", "0")}
     again = Programs(environ)(play)
     assert recap(again.out) == {"one": ("0", "0"), "two": ("0", "0")}
     assert len(Store(tmp_path / "one").read().environments) == 1

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from hashlib import file_digest
 from pathlib import Path
 
+from packaging.version import Version
+
 from torchenv.errors import IndexFailed, InputError
 from torchenv.index.pages import Download, Fetch, ProjectPage, project
 from torchenv.index.together import ask_together
@@ -79,6 +81,24 @@ def find_torch_index(lock: Lock) -> str | None:
     torch = next((package for package in lock.packages if package.name == "torch"), None)
     # Only PyTorch's index has wheels with a label: 2.15.0+cu132, 2.15.0+cpu.
     return torch.index if torch is not None and "+" in (torch.version or "") else None
+
+
+def list_digests(
+    index: str, name: str, version: str, fetch: Fetch, *, python: str, platform: str
+) -> tuple[str, ...]:
+    """Return the sha256 of each wheel of a release that fits; raises `IndexFailed` where there is none."""
+    page = project(index, name, fetch)
+    fitting = [
+        wheel.filename
+        for wheel in (page.of(Version(version)) if page else ())
+        if wheel.fits(python, platform)
+    ]
+    listed = [page.file(filename) for filename in fitting] if page else []
+    digests = tuple(sorted(file.sha256 for file in listed if file and file.sha256))
+    if not digests:
+        hint = "put it there, or name another index with TORCHENV_PACKAGE_INDEX"
+        raise IndexFailed(f"{index} has no {name} {version} with a hash for {platform}", hint=hint)
+    return digests
 
 
 def from_directory(lock: Lock, directory: Path, target: str) -> Lock:

@@ -20,7 +20,7 @@ from torchenv.cli.options import (
 from torchenv.cli.parser import CommandSpec, Parser, reader
 from torchenv.cli.project import OWN_CATALOGUE, Project
 from torchenv.cli.session import Session, read_text, write_text
-from torchenv.errors import InputError
+from torchenv.errors import InputError, ToolFailed
 from torchenv.lockfile.lockset import FILE, Decided, LockSet
 
 if TYPE_CHECKING:
@@ -347,16 +347,18 @@ def sync(flags: SyncFlags, session: Session) -> int:
     else:
         ports = _make_ports(found, fit.target, flags, session)
         if not flags.dry_run:
-            made = _build(fit, found, project, ports, session, by_hand=flags.target is not None)
+            made = _build(fit, found, project, ports, flags=flags, session=session)
             return _finish(made.environment, flags, session, made=made.new)
     if flags.dry_run:
-        return _describe_dry_run(fit, environment, session)
+        return _describe_dry_run(fit, environment, flags, session)
     assert environment is not None
     return _finish(environment, flags, session, made=False)
 
 
-def _describe_dry_run(fit: Fit, environment: Environment | None, session: Session) -> int:
+def _describe_dry_run(fit: Fit, environment: Environment | None, flags: SyncFlags, session: Session) -> int:
     target = fit.target
+    current = session.store.read().current
+    switches = flags.use and (environment is None or environment.number != current)
     built = (
         f"target {target} would be built from {target.file}"
         if environment is None
@@ -368,6 +370,8 @@ def _describe_dry_run(fit: Fit, environment: Environment | None, session: Sessio
             **fit.plan.to_document(),
             "target": target.name,
             "number": environment and environment.number,
+            "made": environment is None,
+            "switched": switches,
         },
     )
     return 0
@@ -408,7 +412,7 @@ def _choose_target(locked: LockSet, project: Project, flags: SyncFlags, session:
 
 
 def _build(
-    fit: Fit, found: Lock, project: Project, ports: Ports, session: Session, *, by_hand: bool
+    fit: Fit, found: Lock, project: Project, ports: Ports, *, flags: SyncFlags, session: Session
 ) -> CreateOutcome:
     from torchenv.actions.create import CreateOrder, create
     from torchenv.render.environment import describe_made
@@ -426,14 +430,28 @@ def _build(
             for folder in found.local
         ),
         package_index=session.mirrors.packages,
-        by_hand=by_hand,
+        by_hand=flags.target is not None,
         lock=found,
         ignored=session.inherited.ignored,
     )
-    made = create(order, ports)
+    try:
+        made = create(order, ports)
+    except ToolFailed:
+        _explain_vanished(found, flags, session)
+        raise
     if made.new:
         session.output.say(describe_made(made, order, program=session.settings.program))
     return made
+
+
+def _explain_vanished(found: Lock, flags: SyncFlags, session: Session) -> None:
+    """Raise what the indexes say of files that could not be installed, where that is what went wrong."""
+    from torchenv.actions.sources import refuse_vanished
+    from torchenv.errors import IndexUnreachable
+
+    if flags.wheels is None and not session.settings.is_offline:
+        with suppress(IndexUnreachable):
+            refuse_vanished(found, session.fetch, session.output.say)
 
 
 def _make_ports(found: Lock, target: LockedTarget, flags: SyncFlags, session: Session) -> Ports:
@@ -451,7 +469,9 @@ def _make_ports(found: Lock, target: LockedTarget, flags: SyncFlags, session: Se
     mirrored = find_at_set_mirror(found, target, session)
     if mirrored is not found:
         return replace(ports, installer=RelocatedInstaller(ports.installer, lambda _: mirrored))
-    refuse_vanished(found, session.fetch, session.output.say)
+    if flags.dry_run:
+        # The build itself finds out, and needs no page of an index for what the lock says.
+        refuse_vanished(found, session.fetch, session.output.say)
     return ports
 
 
@@ -535,6 +555,7 @@ class ExportFlags(NamedTuple):
     dockerfile: str | None
     requirements: str | None
     uv: bool
+    base: str | None
     output: str | None
 
 
@@ -545,6 +566,11 @@ def declare_export(parser: Parser) -> None:
     what.add_argument("--requirements", metavar="TARGET", help="Write requirements with hashes for TARGET")
     what.add_argument(
         "--uv", action="store_true", help="Write uv's sources, indexes and conflicts for all targets"
+    )
+    parser.add_argument(
+        "--base",
+        metavar="IMAGE",
+        help="With --dockerfile: build on IMAGE, such as python:3.12-slim@sha256:… (default: Python's own)",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="Write to FILE (default: print it)")
 
@@ -565,13 +591,31 @@ def export(flags: ExportFlags, session: Session) -> int:
 
         then = "install it with `pip install --no-deps --require-hashes -r FILE`"
         return _write_export(export_requirements(target, project.lock(target)), then, flags, session)
-    from importlib.metadata import version
-
     from torchenv.render.dockerfile import dockerfile
 
-    project.proven(target)
-    then = f"build it in {project.directory}, where {target.file} is"
-    return _write_export(dockerfile(target, uv=version("uv")), then, flags, session)
+    text = dockerfile(
+        target,
+        project.lock(target),
+        family=project.catalogue.family,
+        uv=lambda: _require_uv(target, session),
+        base=flags.base,
+        package_index=session.mirrors.packages,
+    )
+    return _write_export(text, f"build it in {project.directory}, where {target.file} is", flags, session)
+
+
+def _require_uv(target: LockedTarget, session: Session) -> str:
+    """Return the requirement of the uv that locked, with the hashes of its files for a target."""
+    from importlib.metadata import version
+
+    from torchenv.actions.sources import list_digests
+    from torchenv.installers.uv import default_index, uv_program
+
+    index = session.mirrors.packages or default_index(session.programs, uv_program()) or ""
+    uv = version("uv")
+    minor = target.python.rstrip("t")
+    digests = list_digests(index, "uv", uv, session.fetch, python=minor, platform=target.platform)
+    return " ".join([f"uv=={uv}", *(f"--hash=sha256:{digest}" for digest in digests)])
 
 
 def _write_export(text: str, then: str, flags: ExportFlags, session: Session) -> int:
