@@ -69,6 +69,32 @@ def test_what_another_interpreter_runs_imports_nothing_of_torchenv() -> None:
     assert [(path.name, other) for path in files for other in imported(path)] == []
 
 
+def test_files_are_looked_for_without_an_error_where_this_user_may_not_look() -> None:
+    found = [
+        (path.name, node.lineno)
+        for room in ROOMS
+        for path in files_of(room)
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in {"is_dir", "is_file", "glob", "rglob"}
+        if (room, path.name) not in MAY_RAISE and not is_entry(node)
+    ]
+    assert found == []
+
+
+# These are guarded where they are called.
+MAY_RAISE = {
+    ("profile", "packaged.py"),
+    ("system", "looking.py"),
+    ("installers", "cache.py"),
+    ("cli", "settings.py"),
+}
+
+
+def is_entry(node: ast.Attribute) -> bool:
+    """Whether it is asked of an entry of a directory, which this user could list."""
+    return isinstance(node.value, ast.Name) and node.value.id == "entry"
+
+
 def files_of(name: str) -> list[Path]:
     module = PACKAGE / f"{name}.py"
     return [module] if module.is_file() else sorted((PACKAGE / name).rglob("*.py"))

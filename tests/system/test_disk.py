@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from torchenv.system.disk import Disk, replace_file, rewrite_text
+from torchenv.system.mutex import try_to_lock
 
 
 def put_again_and_again(path: Path) -> None:
@@ -73,3 +74,15 @@ def test_a_rewritten_text_keeps_its_line_ends_and_its_mark(
         path.write_bytes(before)
     rewrite_text(path, "a\nc\n")
     assert path.read_bytes() == after
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a file in use is not deleted there")
+def test_what_a_killed_run_left_beside_a_file_goes_and_what_is_being_written_stays(tmp_path: Path) -> None:
+    left, held = tmp_path / f".torchenv-{'0' * 16}.new", tmp_path / f".torchenv-{'1' * 16}.new"
+    mine = tmp_path / ".torchenv-notes.new"
+    for path in (left, held, mine):
+        path.touch()
+    with held.open("rb") as file:
+        assert try_to_lock(file.fileno())
+        replace_file(tmp_path / "torchenv.toml", b"schema = 1\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [held.name, mine.name, "torchenv.toml"]

@@ -186,3 +186,29 @@ def test_an_empty_lease_that_a_full_disk_left_is_taken_over_at_once(tmp_path: Pa
     assert not waiting.try_take(alone=True)
     os.utime(tmp_path / "lease", (1_000_000_000, 1_000_000_000))
     assert waiting.try_take(alone=True)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has neither")
+@pytest.mark.parametrize("kind", ["directory", "link to another file", "link to itself", "pipe"])
+def test_what_lies_in_the_place_of_a_lease_is_neither_waited_for_nor_read(tmp_path: Path, kind: str) -> None:
+    path, other = tmp_path / "lease", tmp_path / "other"
+    other.write_text("a\nb\na secret\n", "utf-8")
+    match kind:
+        case "directory":
+            path.mkdir()
+        case "link to another file":
+            path.symlink_to(other)
+        case "link to itself":
+            path.symlink_to(path.name)
+        case _:
+            os.mkfifo(path)
+    with pytest.raises(WorkspaceError) as caught:
+        Lease(path, "torchenv use 1", node="here").try_take(alone=True)
+    assert str(caught.value) == f"`{path}` is not a file of torchenv's"
+    assert other.read_text("utf-8") == "a\nb\na secret\n"
+
+
+def test_a_purpose_that_is_no_text_is_no_defect(tmp_path: Path) -> None:
+    path = tmp_path / "lease"
+    assert Lease(path, "torchenv adopt na\udcffme", node="here").try_take(alone=True)
+    assert b"na\xffme" in path.read_bytes()

@@ -494,3 +494,23 @@ def test_a_path_too_long_for_windows_is_seen_before_anything_is_downloaded() -> 
         False,
         31,
     )
+
+
+def test_what_a_killed_run_had_not_given_its_name_is_cleared_but_not_what_another_run_builds(
+    tmp_path: Path,
+) -> None:
+    store, other = Store(tmp_path / "w"), Store(tmp_path / "w")
+    with store.hold("torchenv create"):
+        manifest, new = store.read().begin("a", within=store.environments, python=PYTHON, at=AT)
+        store.write(manifest)
+    names = ("locks/pylock.7.toml.new", "plans/7.json.new", "fingerprints/7.txt.new", "logs/7/smoke.txt.new")
+    left = [store.root / name for name in (*names, "manifest.toml.new", "kept/abc.json.new", "current.new")]
+    needed = [store.root / f"locks/pylock.{new.number}.toml.new", store.root / f"logs/{new.number}/a.txt.new"]
+    mine = store.root / "notes.new"
+    for path in (*left, *needed, mine):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    with other.build(new.number, "key", "torchenv create"), store.hold("torchenv rollback"):
+        store.clear_unfinished()
+    assert [path for path in left if path.exists()] == []
+    assert [path for path in (*needed, mine) if not path.exists()] == []

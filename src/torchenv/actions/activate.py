@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Mapping
 
 from torchenv.actions.run import ProgramEntry
+from torchenv.system.looking import find_paths
 
 # What a prompt shows as it is in every shell; other marks are not set.
 _MARK = re.compile(r"[A-Za-z0-9._+-]+")
@@ -22,7 +23,7 @@ def script(entry: ProgramEntry, shell: str, mark: str = "") -> str:
     pip, the shell gets one that says what to do, in place of another installation's.
     """
     mark = mark if _MARK.fullmatch(mark) else ""
-    return SHELLS[shell](entry, mark, has_pip=any(entry.scripts.glob("pip*")))
+    return SHELLS[shell](entry, mark, has_pip=bool(find_paths(entry.scripts, "pip*")))
 
 
 def hook(shell: str) -> str:

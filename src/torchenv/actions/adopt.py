@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -77,7 +78,7 @@ def look_at_active(manifest: Manifest, host: Host) -> Active | None:
     What was switched to through torchenv is active; before any switch it is the shell's, else the project's.
     """
     recorded = manifest.active
-    if recorded is not None and recorded.on_disk and Path(recorded.path).is_dir():
+    if recorded is not None and recorded.on_disk and os.path.isdir(Path(recorded.path)):
         return _look_at(Path(recorded.path))
     path = _find_with_torch(host)
     return None if path is None else _look_at(path)
@@ -85,7 +86,7 @@ def look_at_active(manifest: Manifest, host: Host) -> Active | None:
 
 def _find_with_torch(host: Host) -> Path | None:
     for seen in sorted(host.environments, key=lambda seen: not seen.active):
-        if seen.torch is not None and Path(seen.path).is_dir():
+        if seen.torch is not None and os.path.isdir(Path(seen.path)):
             return Path(seen.path)
     return None
 

@@ -50,7 +50,7 @@ def audit(
     audited for. Raises `InputError` where a path does
     not exist.
     """
-    named = frozenset(path for path in paths if path.is_file())
+    named = frozenset(path for path in paths if os.path.isfile(path))
     files = list(dict.fromkeys(file for path in paths for file in _files(path)))
     batches = [files[n : n + _BATCH] for n in range(0, len(files), _BATCH)]
     workers = min(workers or os.cpu_count() or 1, len(batches))
@@ -128,9 +128,9 @@ def _audit_batch(
 
 
 def _files(path: Path) -> Iterator[tuple[Path, FileKind]]:
-    if path.is_dir():
+    if os.path.isdir(path):
         yield from _below(path)
-    elif path.is_file():
+    elif os.path.isfile(path):
         kind = kind_of(path.as_posix())
         if kind is None:
             raise InputError(
@@ -158,7 +158,7 @@ def _below(folder: Path) -> Iterator[tuple[Path, FileKind]]:
     for name in folders:
         below = folder / name
         hidden = name.startswith(".") and name not in _HIDDEN
-        if hidden or name in _PASSED_OVER or (below / "pyvenv.cfg").exists():
+        if hidden or name in _PASSED_OVER or os.path.exists(below / "pyvenv.cfg"):
             continue
         yield from _below(below)
 

@@ -136,9 +136,9 @@ def bundle(
 
 
 def _refuse(order: BundleOrder) -> None:
-    if order.path.exists():
+    if os.path.exists(order.path):
         raise InputError(f"`{order.path}` already exists", hint="name another file, or delete that one")
-    if not order.path.parent.is_dir():
+    if not os.path.isdir(order.path.parent):
         raise InputError(f"there is no directory {order.path.parent}", hint="make it, or name another")
     if order.target.platform.startswith("windows"):
         name = order.target.name
@@ -154,7 +154,7 @@ def _fetch_interpreters(
 ) -> Iterator[tuple[str, Path]]:
     for python in sorted(pythons):
         archive = parts / f"python-{python}.tar.gz"
-        if not archive.is_file():
+        if not os.path.isfile(archive):
             folder = parts / f".python-{python}"
             shutil.rmtree(folder, ignore_errors=True)
             try:

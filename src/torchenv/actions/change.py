@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -163,7 +164,7 @@ def _read_base(ports: Ports) -> _Base:
             f"environment {environment} was adopted, and torchenv only reads it",
             hint=f"build one with the same packages first: `torchenv create --like {number} --use`",
         )
-    if not Path(environment.python.path).exists():
+    if not os.path.exists(Path(environment.python.path)):
         raise WorkspaceError(
             f"the interpreter `{environment.python.path}` of environment {environment} is gone",
             hint=f"rebuild it on another one: `torchenv restore {number}`",

@@ -15,6 +15,7 @@ from torchenv.checkpoints.values import runs_code
 from torchenv.errors import InputError, NothingSuits
 from torchenv.storage import Place, is_remote
 from torchenv.system.garbage import no_garbage_collection
+from torchenv.system.looking import find_paths
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, Kept, Run
 from torchenv.workspace.store import InPlace, Moved, Store
@@ -201,8 +202,8 @@ def find_package(store: Store, environment: Environment, name: str) -> str | Non
             pass
         case _:
             return None
-    records = [*top.glob(f"lib/python*/site-packages/{name}-*.dist-info")]
-    records += top.glob(f"Lib/site-packages/{name}-*.dist-info")
+    records = find_paths(top, f"lib/python*/site-packages/{name}-*.dist-info")
+    records += find_paths(top, f"Lib/site-packages/{name}-*.dist-info")
     versions = {record.name.removesuffix(".dist-info").partition("-")[2] for record in records}
     return versions.pop() if len(versions) == 1 else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -59,7 +60,7 @@ def packages(environment: Environment, store: Store) -> Mapping[str, str]:
         }
         return found | ({"torch": installation.torch} if installation.torch else {})
     path = store.lock_path(environment.number)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise NothingSuits(f"environment {environment} was removed, and no lock of it is kept")
     versions = Lock.parse(path.read_text(encoding="utf-8", errors="replace"), str(path)).versions
     # The default package index names no label, and the record does.

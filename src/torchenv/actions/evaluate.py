@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from statistics import median_low
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from torchenv.actions.commands import command_in, could_not_start, failure, transcript
@@ -18,6 +18,7 @@ from torchenv.actions.ports import Ports
 from torchenv.errors import InputError
 from torchenv.profile.model import Evaluation, Metric
 from torchenv.system.process import Command
+from torchenv.system.scratch import make_scratch
 from torchenv.workspace.records import Environment, Proof
 from torchenv.workspace.store import Store
 
@@ -263,19 +264,19 @@ _UNFINISHED = "evaluate-unfinished.json"
 def _digest(path: Path) -> str | None:
     """Return the digest of a file that a command names, so that a changed program is measured anew."""
     try:
-        return sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+        return sha256(path.read_bytes()).hexdigest() if os.path.isfile(path) else None
     except OSError:
         return None
 
 
 def _run(command: Command, timeout: float, ports: Ports) -> tuple[dict[str, Any], str | None, str]:
-    with TemporaryDirectory(prefix="torchenv-evaluate-") as directory:
-        file = Path(directory, "metrics.json")
+    with make_scratch() as directory:
+        file = directory / "metrics.json"
         command = replace(command, env={**command.env, METRICS_FILE: str(file)})
         completed = ports.run(command, timeout=timeout)
         if error := could_not_start(completed):
             raise error
-        written = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else None
+        written = file.read_text(encoding="utf-8", errors="replace") if os.path.isfile(file) else None
     problem = failure(completed, timeout)
     metrics = {} if problem else read_metrics(completed.out if written is None else written)
     return metrics, problem, transcript(completed) + (written or "")

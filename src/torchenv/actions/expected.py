@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from torchenv.host.model import Host, IntelDevice
@@ -25,7 +26,7 @@ class Expected:
 def read_expected_devices(environment: Environment, store: Store, host: Host) -> Expected:
     """Read what was planned; for an environment that torchenv did not plan, take what the host has."""
     path = store.plan_path(environment.number)
-    if not path.is_file():
+    if not os.path.isfile(path):
         vendor = _vendor(environment.backend)
         names = tuple(item.name for item in devices_of(vendor, host) if _counts(item)) if vendor else ()
         return Expected(needed=bool(names), names=names)

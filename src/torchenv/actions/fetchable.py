@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -63,7 +64,7 @@ def irreplaceable(
 ) -> str | None:
     """Explain why an environment cannot be built again from its lock; None where it can."""
     path = store.lock_path(environment.number)
-    if not path.is_file():
+    if not os.path.isfile(path):
         return f"its lock {path} is gone"
     lock = Lock.parse(path.read_text(encoding="utf-8", errors="replace"), str(path))
     for item in expiring(lock):

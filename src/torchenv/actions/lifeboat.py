@@ -109,7 +109,7 @@ def keep(
         copied, carried = _copy_apart(there, copy_to, digest, hashes, changed, progress=progress)
     elif copy:
         target = store.make_lifeboat_directory(digest)
-        if target.exists() and any(_changes(str(target), place(target), hashes, progress)):
+        if os.path.exists(target) and any(_changes(str(target), place(target), hashes, progress)):
             store.delete_lifeboat_copy(digest)
         carried = _copy_files(there, place(target), hashes, changed, link=link, progress=progress)
         copied = str(target.absolute())
@@ -285,7 +285,7 @@ def _copy_files(
     link: bool,
     progress: Progress,
 ) -> frozenset[Transfer]:
-    if target.exists():
+    if os.path.exists(target):
         return frozenset()  # its name is its digest, and its files are hashed before or after
     draft = target.draft()
     try:

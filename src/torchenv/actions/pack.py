@@ -35,9 +35,9 @@ def pack(
     `InputError` for the name of the file, `NothingSuits` for what is no virtual environment.
     """
     kind = PackKind.of(path)
-    if path.exists():
+    if os.path.exists(path):
         raise InputError(f"`{path}` already exists", hint=f"name another file that ends in {kind.value}")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise InputError(f"there is no directory {path.parent}", hint="make it, or name another")
     find_program("zstd" if kind is PackKind.TAR else "sqfstar")
     directory = directory_of(environment, store)
@@ -138,7 +138,7 @@ def open_pack(path: Path, place: Path, programs: Programs, platform: str, say: S
                 shutil.rmtree(old, ignore_errors=True)
         try:
             unpack(path, draft, programs)
-            if directory.exists():
+            if os.path.exists(directory):
                 shutil.rmtree(directory)
             try:
                 draft.rename(directory)
@@ -170,7 +170,7 @@ def _refuse_other_machine(path: Path, facts: PackFacts, platform: str) -> None:
     """Raise `NothingSuits` where a pack cannot start on this machine."""
     if facts.platform != platform:
         raise NothingSuits(f"`{path}` is for {facts.platform}, and this machine is {platform}")
-    if not Path(facts.interpreter).exists():
+    if not os.path.exists(Path(facts.interpreter)):
         raise NothingSuits(
             f"`{path}` needs {facts.interpreter}, which is not on this machine",
             hint=f"install Python {facts.python} there, or build the environment with a Python that all nodes"
@@ -191,7 +191,7 @@ def make_entry(directory: Path, facts: PackFacts, environ: Mapping[str, str]) ->
 
 def _is_whole(directory: Path) -> bool:
     # What cleans up temporary directories takes single files first.
-    return (directory / "pyvenv.cfg").is_file() and (directory / "bin" / "python").exists()
+    return os.path.isfile(directory / "pyvenv.cfg") and os.path.exists(directory / "bin" / "python")
 
 
 def _make_own(place: Path) -> None:

@@ -44,7 +44,7 @@ def point_to_copy(source: str, aim: str) -> tuple[CopyPointer, ...]:
         step = step_of(copy.name)
         if content.strip().isdecimal() and step is not None:
             text = f"{step}{_end(content)}"
-        elif (Path(source).parent / content.strip()).exists():
+        elif os.path.exists(Path(source).parent / content.strip()):
             text = f"{copy.name}{_end(content)}"
         else:
             continue
@@ -82,7 +82,7 @@ def _is_outdated(run: Path, content: str, step: int | None) -> bool:
 
 def _read(path: Path) -> str | None:
     try:
-        if path.stat().st_size > _LONGEST or path.is_symlink() or not path.is_file():
+        if path.stat().st_size > _LONGEST or path.is_symlink() or not os.path.isfile(path):
             return None
         return path.read_text(encoding="utf-8") or None
     except (OSError, UnicodeDecodeError):

@@ -174,7 +174,7 @@ def convert(
 
 
 def _refuse_taken(goal: Path, source: str, form: SaveForm) -> InputError:
-    what = "already exists" if goal.exists() else "is a link that leads nowhere"
+    what = "already exists" if os.path.exists(goal) else "is a link that leads nowhere"
     other = goal.with_name(f"{goal.stem}-2{goal.suffix}")
     command = shlex.join(["torchenv", "checkpoints", "convert", source, str(other), "--to", form])
     return InputError(f"`{goal}` {what}", hint=f"name another place: `{command}`")
@@ -271,4 +271,4 @@ def _read_back(path: Path) -> dict[str, TensorDigest]:
 
 
 def _is_file(path: str) -> bool:
-    return Path(path).is_file()
+    return os.path.isfile(Path(path))

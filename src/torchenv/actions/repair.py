@@ -6,7 +6,6 @@ import json
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal
 
 from torchenv.actions.downgrade import find_parts, write_copy
@@ -21,6 +20,7 @@ from torchenv.environment.inspect import describe
 from torchenv.errors import InputError, NothingSuits, ToolFailed
 from torchenv.storage import Progress, Transfer, is_remote, place
 from torchenv.system.process import Command, Runner
+from torchenv.system.scratch import make_scratch
 from torchenv.workspace.store import Store
 
 SCRIPT = Path(__file__).parent.parent / "guest" / "repair_save.py"
@@ -79,13 +79,13 @@ def repair(
         environment = find_reader(part, manifest, system)
         python = describe(directory_of(environment, store)).interpreter
         below = part.path.removeprefix(source).lstrip("/\\").replace("\\", "/")
-        with TemporaryDirectory(prefix="torchenv-") as scratch:
+        with make_scratch() as scratch:
             value = "true" if optimizer == "adamw" else "false"
-            command = Command((str(python), "-I", "-B", str(SCRIPT), part.path, scratch, value))
+            command = Command((str(python), "-I", "-B", str(SCRIPT), part.path, str(scratch), value))
             out = run(command).check(f"repair `{part.path}` in environment {environment}")
             added += json.loads(out.strip().splitlines()[-1])
-            metadata = rewrite((Path(scratch) / GLOBAL).read_bytes(), _FORM, portable_path=True)
-            values = Downgraded(data=(Path(scratch) / ADDED_FILE).read_bytes(), strides=0, paths=0)
+            metadata = rewrite((scratch / GLOBAL).read_bytes(), _FORM, portable_path=True)
+            values = Downgraded(data=(scratch / ADDED_FILE).read_bytes(), strides=0, paths=0)
         prefix = f"{below}/" if below else ""
         rewritten |= {f"{prefix}{GLOBAL}": metadata, f"{prefix}{ADDED_FILE}": values}
     carried = write_copy(there, goal, there.files(), rewritten, link=False, progress=progress)

@@ -19,6 +19,7 @@ from torchenv.storage import Folder, is_remote
 from torchenv.storage.local import LocalPlace
 from torchenv.storage.names import is_skipped
 from torchenv.system.garbage import no_garbage_collection
+from torchenv.system.looking import find_paths
 from torchenv.system.words import describe_age
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Run
@@ -111,10 +112,10 @@ def find_roots(
     for folder in map(Path, written):
         # A folder that is itself a save: the run is above.
         run = folder.parent if is_save(folder.name) else folder
-        if run.is_dir() and run not in (home, run.parent):
+        if os.path.isdir(run) and run not in (home, run.parent):
             found.append(str(run))
     if project is not None:
-        found += [str(project / name) for name in CONVENTIONAL if (project / name).is_dir()]
+        found += [str(project / name) for name in CONVENTIONAL if os.path.isdir(project / name)]
     return tuple(dict.fromkeys(found))
 
 
@@ -127,8 +128,8 @@ def find_copies(roots: Iterable[str]) -> list[str]:
             path = Path(root)
             found += sorted(
                 str(beside)
-                for beside in path.parent.glob(f"{escape(path.name)}-for-*")
-                if original_of(beside.name) == path.name and beside.is_dir()
+                for beside in find_paths(path.parent, f"{escape(path.name)}-for-*")
+                if original_of(beside.name) == path.name and os.path.isdir(beside)
             )
     return list(dict.fromkeys(found))
 

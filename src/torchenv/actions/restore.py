@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -128,7 +129,7 @@ def _choose_python(before: Environment, interpreters: Interpreters, ports: Ports
     """Return the interpreter that was asked for, else the one it stood on, else any of the same minor."""
     minor, asked = _read_minor(before, ports.store), interpreters.asked
     recorded = Path(before.python.path)
-    if asked is None and recorded.is_file():
+    if asked is None and os.path.isfile(recorded):
         return BasePython(before.python.version, str(recorded), digest_of_base(recorded))
     if asked is not None and not is_path(asked) and ".".join(asked.split(".")[:2]) != minor:
         raise _make_other_minor(before, minor, asked)

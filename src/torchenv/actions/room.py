@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,5 +67,5 @@ def find_device(path: Path) -> int | None:
 
 def _existing(path: Path) -> Iterator[Path]:
     for place in (path, *path.parents):
-        if place.is_dir():
+        if os.path.isdir(place):
             yield place

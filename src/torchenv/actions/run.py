@@ -12,6 +12,7 @@ from pathlib import Path
 
 from torchenv.environment.inspect import describe
 from torchenv.errors import WorkspaceError
+from torchenv.system.looking import find_paths
 from torchenv.workspace.records import Environment
 from torchenv.workspace.store import Gone, InPlace, Moved, Replaced, Store
 
@@ -37,7 +38,7 @@ def entry(environment: Environment, store: Store, environ: Mapping[str, str]) ->
     if python is None:
         hint = "it holds packages for another interpreter, and cannot be entered"
         raise WorkspaceError(f"there is no Python in {directory}", hint=hint)
-    if not python.is_file():
+    if not os.path.isfile(python):
         # The shell would go on to the next one on its PATH, which is that of another environment.
         raise WorkspaceError(f"the interpreter of {environment} is gone: {python}", hint=_again(environment))
     named = _NAMED_BY.get(environment.layout or "venv")
@@ -63,7 +64,9 @@ def build_environ(change: ProgramEntry, environ: Mapping[str, str]) -> dict[str,
 def find_other_torch(environ: Mapping[str, str]) -> str | None:
     """Return the entry of PYTHONPATH from which another torch would be imported than the environment's."""
     entries = filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))
-    return next((folder for folder in entries if (Path(folder) / "torch" / "__init__.py").is_file()), None)
+    return next(
+        (folder for folder in entries if os.path.isfile(Path(folder) / "torch" / "__init__.py")), None
+    )
 
 
 def replace_torchrun(words: Sequence[str], change: ProgramEntry) -> tuple[str, ...]:
@@ -71,7 +74,7 @@ def replace_torchrun(words: Sequence[str], change: ProgramEntry) -> tuple[str, .
 
     The next one on PATH would run the interpreter of another installation.
     """
-    if words[0] != "torchrun" or any(change.scripts.glob("torchrun*")):
+    if words[0] != "torchrun" or find_paths(change.scripts, "torchrun*"):
         return tuple(words)
     return ("python", "-m", "torch.distributed.run", *words[1:])
 

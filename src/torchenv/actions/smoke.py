@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import time
@@ -148,7 +149,7 @@ def _list_imports(trial: Trial, installed: Sequence[Distribution], store: Store)
     present = {canonical(package.name) for package in installed}
     path = store.plan_path(trial.environment.number)
     planned: list[str] = []
-    if path.is_file():
+    if os.path.isfile(path):
         plan = Table.from_json(path.read_text(encoding="utf-8"), str(path))
         planned = [re.split(r"[^\w.-]", wanted)[0] for wanted in plan.strings("requirements")]
     close = [name for name in sorted(present) if name in trial.catalogue.family or name in _CLOSE_TO_TORCH]
@@ -173,7 +174,7 @@ def _compare_with_lock(
     environment: Environment, store: Store, installed: Sequence[Distribution]
 ) -> Iterator[Step]:
     path = store.lock_path(environment.number)
-    if not path.is_file():
+    if not os.path.isfile(path):
         return
     lock = Lock.parse(path.read_text(encoding="utf-8", errors="replace"), str(path))
     found = {canonical(package.name): package.version for package in installed}

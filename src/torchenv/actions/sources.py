@@ -109,7 +109,7 @@ def from_directory(lock: Lock, directory: Path, target: str) -> Lock:
     addresses: dict[str, str] = {}
     missing: list[str] = []
     for package in lock.packages:
-        there = [file for file in package.files if (directory / file.name).is_file()]
+        there = [file for file in package.files if os.path.isfile(directory / file.name)]
         if not there:
             missing += [file.name for file in package.files[:1]] or [f"{package.name} (from its repository)"]
         addresses |= {file.sha256: (directory / file.name).absolute().as_uri() for file in package.files}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,7 +93,7 @@ def status(
         removed=tuple(
             environment
             for environment in manifest.environments
-            if environment.state is State.REMOVED and store.lock_path(environment.number).is_file()
+            if environment.state is State.REMOVED and os.path.isfile(store.lock_path(environment.number))
         ),
     )
 
@@ -138,7 +139,7 @@ def _of_environment(
     if (changed := drift(environment, directory)) is not None:
         yield Problem("drift", str(directory), changed)
     lock = store.lock_path(environment.number)
-    if lock.is_file():
+    if os.path.isfile(lock):
         try:
             found = Lock.parse(lock.read_text(encoding="utf-8"), str(lock))
         except (OSError, UnicodeDecodeError, InputError) as error:

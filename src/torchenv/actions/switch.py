@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -128,7 +129,7 @@ def unusable(environment: Environment, store: Store) -> str | None:
         installation = describe(directory_of(environment, store))
     except TorchenvError as error:
         return error.message
-    if installation.interpreter is None or not installation.interpreter.exists():
+    if installation.interpreter is None or not os.path.exists(installation.interpreter):
         return f"its interpreter is gone: {installation.interpreter or installation.path}"
     if environment.torch is not None and installation.torch is None:
         return f"torch {environment.torch} is no longer in {installation.path}"

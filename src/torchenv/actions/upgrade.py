@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -94,7 +95,9 @@ def pin_profile(path: Path, line: str, backend: str | None) -> None:
     from tomlkit.exceptions import TOMLKitError
 
     try:
-        document = tomlkit.parse(path.read_text(encoding="utf-8")) if path.exists() else tomlkit.document()
+        document = (
+            tomlkit.parse(path.read_text(encoding="utf-8")) if os.path.exists(path) else tomlkit.document()
+        )
         document.setdefault("schema", 1)
         document.setdefault("torch", tomlkit.table())["version"] = line
         if backend is not None:

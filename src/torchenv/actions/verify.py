@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from torchenv.actions.run import directory_of
 from torchenv.environment.findings import EnvironmentFinding, find_wrong
 from torchenv.environment.fingerprint import Fingerprint
@@ -19,7 +21,7 @@ def verify_environment(
     kept = store.fingerprint_path(environment.number)
     before = None
     message = "is gone, though the record has its digest"
-    if kept.is_file():
+    if os.path.isfile(kept):
         try:
             before = Fingerprint.parse(kept.read_text(encoding="utf-8", errors="surrogateescape"))
         except (OSError, ValueError):

@@ -103,7 +103,7 @@ def hook_variables(environ: Mapping[str, str], directory: Path, written: Path | 
 def has_startup_file(directory: Path) -> bool:
     """Whether an environment carries the dormant start-up file of those that torchenv builds."""
     try:
-        return any((site / STARTUP_FILE).is_file() for site in describe(directory).site_packages)
+        return any(os.path.isfile(site / STARTUP_FILE) for site in describe(directory).site_packages)
     except TorchenvError:
         return False
 
@@ -176,7 +176,7 @@ def find_new_form(
 ) -> tuple[WrittenInNewForm, ...]:
     """Return what was saved below `roots` since a moment (seconds since 1970) and the target cannot read."""
     with no_garbage_collection():
-        places = [place(root) for root in roots if Path(root).exists()]
+        places = [place(root) for root in roots if os.path.exists(Path(root))]
         index = scan(places, read_index(store), lambda _: None)
         found: dict[str, WrittenInNewForm] = {}
         for run in runs_of(index, str):

@@ -244,12 +244,23 @@ def _run_command(
     output.program = session.settings.program
     if not _only_reads(name, arguments):
         session.refuse_suspicious()
+        _clear_scratch(environ)
     with stoppable():
         try:
             return spec.run(flags, session)
         except IndexFailed as error:
             _name_what_was_ignored(error, session)
             raise
+
+
+def _clear_scratch(environ: Mapping[str, str]) -> None:
+    """Delete what killed runs left among the temporary files of a POSIX system."""
+    if os.name == "posix":
+        from pathlib import Path
+
+        from torchenv.system.scratch import clear_scratch
+
+        clear_scratch(Path(environ.get("TMPDIR") or "/tmp"))  # noqa: S108 - only what torchenv made there is cleared
 
 
 def _only_reads(name: str, arguments: Namespace) -> bool:

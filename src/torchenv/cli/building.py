@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from argparse import SUPPRESS, Namespace
 from dataclasses import replace
@@ -161,7 +162,7 @@ def _look(flags: ProbeFlags, session: Session) -> Host:
         return reparse(Host.from_json(read_text(cwd / flags.reparse, "the host file"), flags.reparse))
     if flags.sysroot:
         sysroot = cwd / flags.sysroot
-        if not sysroot.is_dir():
+        if not os.path.isdir(sysroot):
             raise InputError(f"--sysroot `{flags.sysroot}` is not a directory")
         return probe_host(session, sysroot=sysroot)
     return probe_host(session)
@@ -247,7 +248,7 @@ def _take_version_from_hosts(choice: Choice, session: Session) -> Choice:
     # plan --host a.json b.json 2.15
     if choice.version is None and len(choice.hosts) > 1:
         *hosts, last = choice.hosts
-        if not last.endswith(".json") and not (session.settings.cwd / last).exists():
+        if not last.endswith(".json") and not os.path.exists(session.settings.cwd / last):
             return choice._replace(version=last, hosts=tuple(hosts))
     return choice
 

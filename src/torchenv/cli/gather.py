@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from torchenv.cli.session import Session, now, read_text
 from torchenv.errors import InputError
+from torchenv.system.looking import find_paths
 
 if TYPE_CHECKING:
     from torchenv.actions.remove import Irreplaceable
@@ -88,11 +90,11 @@ def find_model(named: str | None, session: Session) -> Installation | None:
     if named is None:
         return None
     path = session.settings.cwd / named
-    if path.is_dir():
+    if os.path.isdir(path):
         return describe(path)
     if "/" in named or named.startswith((".", "~")):
         # The names of environments begin with a letter or a digit.
-        if path.exists():
+        if os.path.exists(path):
             return describe(path)
         near = _name_near_folder(path.name, path.parent)
         hint = near or "name the directory of an environment, or one that `torchenv list` lists"
@@ -109,7 +111,7 @@ def _name_near_folder(named: str, directory: Path) -> str | None:
     """Guess which environment of this directory was meant by a word that is the name of none."""
     from torchenv.system.documents import nearest
 
-    found = [path.parent.name for path in directory.glob("*/pyvenv.cfg")]
+    found = [path.parent.name for path in find_paths(directory, "*/pyvenv.cfg")]
     return nearest(named, found)
 
 
@@ -164,7 +166,7 @@ def gather_known(session: Session, findings: Mapping[str, int] | None = None) ->
 def find_active(session: Session) -> SeenEnvironment | None:
     """Return the manifest's active environment as the plan weighs it; None where there is none."""
     # Without a record nothing is active, and what reads one takes a third of a plan's time to import.
-    if not any(session.settings.root.glob("manifest.toml*")):
+    if not find_paths(session.settings.root, "manifest.toml*"):
         return None
     from packaging.version import Version
 
@@ -236,7 +238,7 @@ def _replan_with_indexes(plan: Plan, question: Question, session: Session, *, is
 def add_warnings(plan: Plan, session: Session) -> Plan:
     """Add to the warnings of a plan which checkpoints its torch cannot read."""
     # Without a workspace there is no record, and reading one costs a plan a tenth of its time.
-    if plan.build is None or not session.settings.root.is_dir():
+    if plan.build is None or not os.path.isdir(session.settings.root):
         return plan
     from torchenv.checkpoints.lifeboats import out_of_reach
     from torchenv.plan.values import Remark
@@ -340,7 +342,7 @@ def audit_paths(
     own, cwd = session.settings.catalogue, session.settings.cwd
     breakages = read_breakages(resources.section("audit", own), resources.catalogue(own), release, since)
     for path in paths:
-        if not (cwd / path).exists():
+        if not os.path.exists(cwd / path):
             raise InputError(f"`{path}` does not exist")
     report = audit([cwd / path for path in paths], breakages)
     absolute = [path for path in paths if Path(path).is_absolute()]

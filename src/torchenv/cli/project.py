@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -88,7 +89,7 @@ class Project:
     def own_catalogue(self) -> Path | None:
         """The catalogue that was named, else the one that the project commits, if it does."""
         committed = self.directory / OWN_CATALOGUE
-        return self.named or (committed if committed.is_file() else None)
+        return self.named or (committed if os.path.isfile(committed) else None)
 
     def collect_carried(self, target: Target | None = None) -> CarriedPackages:
         """Return what is asked for beside torch, of one target with what it asks for by itself."""

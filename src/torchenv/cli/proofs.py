@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -60,7 +61,7 @@ def _find_patient(named: str | None, host: Host, session: Session) -> Path:
         try:
             recorded = Path(session.store.read().find(named).path)
         except TorchenvError:
-            if not path.exists():
+            if not os.path.exists(path):
                 raise
             if path.resolve().is_relative_to(session.settings.root.resolve()):
                 session.refuse_suspicious()

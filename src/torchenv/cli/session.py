@@ -103,7 +103,7 @@ class Session:
     def own_catalogue(self) -> Path | None:
         """The user's own catalogue; one that was named must be there, that of the workspace need not be."""
         path = self.own_catalogue_path
-        return path if self.settings.catalogue or path.is_file() else None
+        return path if self.settings.catalogue or os.path.isfile(path) else None
 
     @property
     def own_catalogue_path(self) -> Path:
@@ -297,7 +297,7 @@ def write_text(path: Path, text: str, *, mark: str, other: str) -> None:
 
 
 def _refuse_foreign_file(path: Path, mark: str, other: str) -> None:
-    if not path.is_file():
+    if not os.path.isfile(path):
         return
     import re
     import shlex

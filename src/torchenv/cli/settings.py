@@ -124,7 +124,8 @@ def find_home(environ: Mapping[str, str], system: str) -> Path | None:
     """Return the user's home directory, by the variable or by the system's list of users."""
     named = environ.get("USERPROFILE" if system == "win32" else "HOME")
     if named:
-        return Path(named)
+        # What begins from wherever a command is typed is nobody's home.
+        return Path(named) if Path(named).is_absolute() else None
     try:
         return Path.home()
     except RuntimeError:

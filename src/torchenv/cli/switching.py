@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from argparse import REMAINDER
 from collections.abc import Mapping
@@ -291,7 +292,7 @@ def _run_packed(packed: str, words: list[str], flags: RunFlags, session: Session
         hint = "pack an environment whose profile says `write-for`, or run it from its workspace"
         raise InputError("`--write-for` does not reach a packed environment", hint=hint)
     path = settings.cwd / packed
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InputError(f"`{packed}` does not exist", hint="make it with `torchenv pack ENV FILE`")
     place = settings.cwd / flags.unpack_in if flags.unpack_in else settings.node_directory
     if not flags.mount:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -57,7 +58,7 @@ def _find_move(installation: Installation) -> Iterator[EnvironmentFinding]:
 
 def _find_dead_interpreter(installation: Installation) -> Iterator[EnvironmentFinding]:
     interpreter = installation.interpreter
-    if interpreter is not None and interpreter.is_symlink() and not interpreter.exists():
+    if interpreter is not None and interpreter.is_symlink() and not os.path.exists(interpreter):
         message = f"leads to {installation.base}, which is gone"
         yield EnvironmentFinding("interpreter-gone", str(interpreter), message, "torchenv create")
 

@@ -163,7 +163,7 @@ def roots(installation: Installation) -> Iterable[Path]:
             return tuple(
                 directory
                 for directory in installation.path.iterdir()
-                if directory.is_dir() and directory.name not in _CONDA_OTHERS
+                if os.path.isdir(directory) and directory.name not in _CONDA_OTHERS
             )
         case Layout.SYSTEM | Layout.USER:
             # A prefix such as /usr is a whole machine; only what pip could change in it is looked at.

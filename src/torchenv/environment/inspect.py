@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchenv.errors import InputError
+from torchenv.system.looking import find_paths
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution as Metadata
@@ -111,13 +112,13 @@ def describe(path: Path) -> Installation:
     An interpreter stands for the environment it is in. Raises `InputError` where there is none.
     """
     path = Path(os.path.normpath(path.absolute()))
-    if path.is_file() and path.parent.name in {"bin", "Scripts"}:
+    if os.path.isfile(path) and path.parent.name in {"bin", "Scripts"}:
         path = path.parent.parent
-    elif path.is_file():
+    elif os.path.isfile(path):
         path = path.parent
-    if (path / "pyvenv.cfg").is_file():
+    if os.path.isfile(path / "pyvenv.cfg"):
         return _describe_venv(path)
-    if (path / "conda-meta").is_dir():
+    if os.path.isdir(path / "conda-meta"):
         return _describe_conda(path)
     if _interpreter(path):
         return _describe_system(path)
@@ -172,8 +173,10 @@ def read_recorded_digests(installation: Installation) -> dict[str, str]:
 
 def find_stray_scripts(installation: Installation) -> tuple[tuple[Path, str], ...]:
     """Return the scripts that would start an interpreter from outside, each with that interpreter."""
-    directory = installation.path / ("Scripts" if (installation.path / "Scripts").is_dir() else "bin")
-    scripts = sorted(script for script in directory.glob("*") if script.is_file() and not script.is_symlink())
+    directory = installation.path / ("Scripts" if os.path.isdir(installation.path / "Scripts") else "bin")
+    scripts = [
+        script for script in find_paths(directory, "*") if os.path.isfile(script) and not script.is_symlink()
+    ]
     starts = ((script, _find_interpreter(script)) for script in scripts)
     own = f"{installation.path}{os.sep}"
     return tuple((script, python) for script, python in starts if python and not python.startswith(own))
@@ -267,12 +270,12 @@ def _find_origin(path: Path, settings: dict[str, str]) -> Path | None:
         return None
     made_at = Path(stated[1])
     # A project may be reached by more names than one.
-    return path if made_at.exists() and made_at.samefile(path) else made_at
+    return path if os.path.exists(made_at) and made_at.samefile(path) else made_at
 
 
 def _describe_conda(path: Path) -> Installation:
     # conda-meta/python-3.12.4-h194c7f8_0_cpython.json
-    meta = next(iter(sorted((path / "conda-meta").glob("python-[0-9]*.json"))), None)
+    meta = next(iter(find_paths(path / "conda-meta", "python-[0-9]*.json")), None)
     sites = _site_packages(path)
     interpreter = _interpreter(path)
     return Installation(
@@ -318,7 +321,7 @@ def _interpreter(path: Path) -> Path | None:
 def _interpreters(directory: Path) -> Iterator[Path]:
     for name in ("python", "python3", "python.exe"):
         # A link is one even where the interpreter it leads to is gone.
-        if (directory / name).is_symlink() or (directory / name).is_file():
+        if (directory / name).is_symlink() or os.path.isfile(directory / name):
             yield directory / name
 
 
@@ -335,10 +338,11 @@ def _site_packages(path: Path) -> tuple[Path, ...]:
     )
     found: dict[tuple[int, int], Path] = {}
     for pattern in patterns:
-        for site in sorted(path.glob(pattern)):
+        for site in find_paths(path, pattern):
             # lib64 is often a link to lib, and some systems do not tell Lib from lib.
-            status = site.stat()
-            found.setdefault((status.st_dev, status.st_ino), site)
+            with suppress(OSError):
+                status = site.stat()
+                found.setdefault((status.st_dev, status.st_ino), site)
     return tuple(found.values())
 
 
@@ -374,7 +378,7 @@ def _distribution(metadata: Metadata, info: Path) -> Distribution | None:
         name=name.strip(),
         version=version.strip(),
         info=info,
-        requested=(info / "REQUESTED").is_file(),
+        requested=os.path.isfile(info / "REQUESTED"),
         requires=tuple(value.strip() for value in requires),
         direct_url=_read(info / "direct_url.json"),
         installer=(_read(info / "INSTALLER") or "").strip() or None,
@@ -401,7 +405,7 @@ def _find_interpreter(script: Path) -> str | None:
 def _conda_digests(path: Path) -> Iterator[tuple[str, str]]:
     import json
 
-    for meta in (path / "conda-meta").glob("*.json"):
+    for meta in find_paths(path / "conda-meta", "*.json"):
         # Where conda wrote the prefix into a file, that file has a digest of its own:
         # {"_path": "bin/pip", "path_type": "hardlink", "sha256": "…", "sha256_in_prefix": "…"}
         # One that conda was stopped in writing leaves its files to be compared by what they hold.

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from torchenv.system.disk import explain_refusals
+from torchenv.system.scratch import hold_folder
 
 # Nobody edits a binary of this size, and these are nearly all the bytes of an environment.
 LARGE = 1 << 20
@@ -39,14 +39,14 @@ def link_mode(wanted: str, *, can_clone: bool, same_file_system: bool) -> str:
 
 def can_clone(source: Path, target: Path) -> bool:
     """Try whether the file system gives a file of directory `target` the blocks of one of `source`."""
-    with _scratch(source) as here, _scratch(target) as there:
-        original = Path(here, "original")
+    with hold_folder(source, _SCRATCH) as here, hold_folder(target, _SCRATCH) as there:
+        original = here / "original"
         original.write_bytes(b"torchenv")
-        return clone(str(original), str(Path(there, "clone")))
+        return clone(str(original), str(there / "clone"))
 
 
-def _scratch(directory: Path) -> TemporaryDirectory[str]:
-    return TemporaryDirectory(prefix=".torchenv-", dir=directory)
+# Beside what is tried, for the file system there is what counts.
+_SCRATCH = ".torchenv-try-"
 
 
 def isolate(environment: Path) -> Isolated:

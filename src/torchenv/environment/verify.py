@@ -105,7 +105,7 @@ def find_cut_files(installation: Installation) -> Iterator[tuple[str, Environmen
 
 def digest_of_base(path: Path) -> str | None:
     """Return the digest of a base interpreter, to be recorded with an environment; None where it is gone."""
-    return content(str(path)) if path.is_file() else None
+    return content(str(path)) if os.path.isfile(path) else None
 
 
 def _read_digests(installation: Installation) -> dict[str, str]:

@@ -46,6 +46,7 @@ def main() -> int:
     request = json.loads(sys.argv[1])
     where = choose_scratch([tempfile.gettempdir(), request.get("scratch"), str(Path.home())])
     with tempfile.TemporaryDirectory(prefix="torchenv-smoke-", dir=where) as scratch:
+        hold(scratch)
         prepare(scratch)
         if step("import torch", imports_torch):
             torch = importlib.import_module("torch")
@@ -73,6 +74,16 @@ def choose_scratch(places: list[Any]) -> str | None:
         if roomy and not found.f_flag & getattr(os, "ST_NOEXEC", 0):
             return str(place)
     return None
+
+
+def hold(scratch: str) -> None:
+    """Show torchenv that a process still needs this directory: without that it clears it later."""
+    try:
+        import fcntl
+
+        fcntl.flock(os.open(os.path.join(scratch, ".mutex"), os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX)
+    except (ImportError, OSError):
+        pass
 
 
 def prepare(scratch: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -132,7 +133,7 @@ class Network:
             try:
                 self._continue(url, path, size or _FILE_LIMIT)
             except IndexFailed:
-                if turn == TRIES or not path.exists():
+                if turn == TRIES or not os.path.exists(path):
                     raise
             else:
                 return
@@ -165,7 +166,7 @@ class Network:
         return content.decode("utf-8", "replace")
 
     def _continue(self, url: str, path: Path, limit: int) -> None:
-        here = path.stat().st_size if path.exists() else 0
+        here = path.stat().st_size if os.path.exists(path) else 0
         with self._open(url, {"Range": f"bytes={here}-"} if here else {}) as answer:
             if isinstance(answer, Missing):
                 raise IndexFailed(
@@ -309,7 +310,7 @@ class Network:
             return context
         named = Path(self.certificates)
         try:
-            if named.is_dir():
+            if os.path.isdir(named):
                 return ssl.create_default_context(capath=named)
             return ssl.create_default_context(cafile=named)
         except (OSError, ValueError) as error:
@@ -419,12 +420,12 @@ _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "PIP_CERT", "REQUESTS_CA_BUNDL
 
 
 def _exists(path: str | None) -> bool:
-    return path is not None and Path(path).exists()
+    return path is not None and os.path.exists(Path(path))
 
 
 def _is_file(path: Path) -> bool:
     try:
-        return path.is_file()
+        return os.path.isfile(path)
     except OSError:
         return False
 
@@ -534,7 +535,7 @@ def _read_file(url: str) -> str | Missing:
 
     path = Path(url2pathname(urlsplit(url).path))
     try:
-        if path.is_dir():
+        if os.path.isdir(path):
             path /= "index.html"
         if path.stat().st_size > PAGE_LIMIT:
             raise IndexFailed(f"the page {path} has more than {PAGE_LIMIT >> 20} MiB")

@@ -25,7 +25,7 @@ class UvCache:
         name = name.replace("_", "-").replace(".", "-").lower()
         try:
             places = (*self.path.glob(f"wheels-v*/*/{name}"), *self.path.glob(f"wheels-v*/*/*/{name}"))
-            return any((place / rest).exists() for place in places)
+            return any(os.path.exists(place / rest) for place in places)
         except OSError:
             return False
 
@@ -83,7 +83,7 @@ def find_noexec(directory: Path) -> bool:
     """Return whether programs in a directory may not be started; its parent counts before it exists."""
     if os.name == "nt":
         return False
-    there = next((place for place in (directory, *directory.parents) if place.is_dir()), directory)
+    there = next((place for place in (directory, *directory.parents) if os.path.isdir(place)), directory)
     try:
         return bool(os.statvfs(there).f_flag & os.ST_NOEXEC)
     except (OSError, AttributeError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,7 +22,7 @@ def install_local(
     Raises `InputError` for a folder that is gone, `ToolFailed` for one that cannot be built.
     """
     for folder in folders:
-        if not Path(folder.path).is_dir():
+        if not os.path.isdir(Path(folder.path)):
             hint = "restore it, or remove it from torchenv.toml and run `torchenv lock`"
             raise InputError(f"{folder.name}: {folder.path} does not exist", hint=hint)
     command = local_command(uv_program(), environment, folders, package_index=package_index)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from torchenv.installers import Installer, LockRequest
 from torchenv.installers.cache import UvCache
 from torchenv.lockfile.lock import Lock
+from torchenv.system.scratch import make_scratch
 
 
 class RelocatedInstaller:
@@ -33,7 +33,7 @@ class RelocatedInstaller:
 
     def install(self, environment: Path, lock: Path) -> None:
         moved = self._moved(Lock.parse(lock.read_text("utf-8"), str(lock)))
-        with tempfile.TemporaryDirectory(prefix="torchenv-") as folder:
-            path = Path(folder) / lock.name
+        with make_scratch() as folder:
+            path = folder / lock.name
             path.write_text(moved.text, "utf-8")
             self._installer.install(environment, path)

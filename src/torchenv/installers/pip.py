@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from torchenv.installers.trouble import explain_failure
 from torchenv.lockfile.lock import Lock
 from torchenv.system.addresses import join_login
 from torchenv.system.process import Command, Runner
+from torchenv.system.scratch import make_scratch
 
 
 class Pip:
@@ -49,8 +49,8 @@ class Pip:
 
     def install(self, environment: Path, lock: Path) -> None:
         locked = Lock.parse(lock.read_text("utf-8"), str(lock))
-        with tempfile.TemporaryDirectory(prefix="torchenv-") as folder:
-            requirements = Path(folder) / "requirements.txt"
+        with make_scratch() as folder:
+            requirements = folder / "requirements.txt"
             requirements.write_text(write_hashed_requirements(locked, str(lock)), "utf-8")
             command = pip_command(
                 find_carried_pip(), environment, requirements, indexes=locked.indexes, folders=locked.folders

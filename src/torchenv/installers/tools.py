@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 import zipfile
 from collections.abc import Iterator
@@ -91,7 +92,9 @@ def fetch_python_to(run: Runner, program: Path, python: str, platform: str, dire
     from torchenv.installers.uv import python_for_platform_command
 
     done = run(python_for_platform_command(program, python, platform, directory))
-    found = [path for path in sorted(directory.glob("cpython-*")) if path.is_dir() and not path.is_symlink()]
+    found = [
+        path for path in sorted(directory.glob("cpython-*")) if os.path.isdir(path) and not path.is_symlink()
+    ]
     if done.code != 0 or not found:
         raise ToolFailed(
             f"could not fetch Python {python} for {platform}: {done.reason().removeprefix('cause: ')}",
@@ -112,7 +115,7 @@ def _own() -> metadata.Distribution:
 
 def _list_files() -> Iterator[tuple[str, bytes]]:
     (package,) = map(Path, torchenv.__path__)
-    files = [path for path in package.rglob("*") if path.is_file() and not _is_cache(path)]
+    files = [path for path in package.rglob("*") if os.path.isfile(path) and not _is_cache(path)]
     # In a checkout they lie elsewhere than in a wheel.
     outside = [] if PROFILES.is_relative_to(package) else PROFILES.glob("*.toml")
     named = {f"torchenv/{path.relative_to(package).as_posix()}": path for path in files}

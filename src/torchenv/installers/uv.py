@@ -6,7 +6,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -29,6 +28,7 @@ from torchenv.lockfile.lock import Lock, write_lock
 from torchenv.system.addresses import refuse_login
 from torchenv.system.documents import Table
 from torchenv.system.process import Command, Completed, Runner
+from torchenv.system.scratch import make_scratch
 
 
 class Uv:
@@ -67,8 +67,8 @@ class Uv:
         for text in (*request.requirements, *request.packages, *request.constraints):
             refuse_login(text, "a requirement")
         self._leave_unusable_cache()
-        with tempfile.TemporaryDirectory(prefix="torchenv-") as folder:
-            raw, bound = self._resolve(self._without_references(request), Path(folder))
+        with make_scratch() as folder:
+            raw, bound = self._resolve(self._without_references(request), folder)
         homes = request.homes
         package_index = request.package_index or self._default_index
         index_of = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -70,7 +71,7 @@ def find_bound_to_torch(
 def links_torch(distribution: Distribution) -> Path | None:
     """Return the first file with machine code that names a library of torch's, None where there is none."""
     for line in distribution.record():
-        if line.path.suffix in _NAMES and line.path.is_file() and _names_torch(line.path):
+        if line.path.suffix in _NAMES and os.path.isfile(line.path) and _names_torch(line.path):
             return line.path
     return None
 

@@ -17,6 +17,7 @@ from torchenv.errors import InputError
 from torchenv.packages.requirements_file import ReadText
 from torchenv.packages.values import CarriedRequirement, IndexBinding, PackageListing, SourceFolder
 from torchenv.system.documents import Table
+from torchenv.system.looking import find_paths
 
 # pyproject.toml of the workspace that a project is a member of lies at most this many folders above.
 _ABOVE = 6
@@ -146,10 +147,12 @@ class UvSources:
         except InputError:
             return
         workspace = table.table("tool").table("uv").table("workspace")
-        excluded = {folder for pattern in workspace.strings("exclude") for folder in root.glob(pattern)}
+        excluded = {
+            folder for pattern in workspace.strings("exclude") for folder in find_paths(root, pattern)
+        }
         yield root
         for pattern in workspace.strings("members"):
-            yield from (folder for folder in sorted(root.glob(pattern)) if folder not in excluded)
+            yield from (folder for folder in find_paths(root, pattern) if folder not in excluded)
 
 
 def _sources_of(table: Table, directory: Path) -> Iterator[tuple[str, WrittenSource]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from torchenv.errors import InputError
@@ -10,7 +11,7 @@ from torchenv.system.documents import nearest
 # The wheel carries the profiles inside the package; a source checkout has them at its top.
 _PACKAGE = Path(__file__).parents[1]
 _CARRIED = _PACKAGE / "profiles"
-PROFILES = _CARRIED if _CARRIED.is_dir() else _PACKAGE.parents[1] / "profiles"
+PROFILES = _CARRIED if os.path.isdir(_CARRIED) else _PACKAGE.parents[1] / "profiles"
 
 
 def list_profile_names(directory: Path = PROFILES) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -86,7 +87,7 @@ def encode_environment(environment: Environment, store: Store) -> dict[str, Any]
         **as_json(environment),
         "checkpoints": [_of_run(run, environment) for run in store.read().runs],
         "plan": _read_plan(environment, store),
-        "lock-path": str(lock) if lock.is_file() else None,
+        "lock-path": str(lock) if os.path.isfile(lock) else None,
         "findings": plain(find_wrong_in(environment, store)),
     }
 
@@ -235,9 +236,9 @@ def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
         yield f"proof: {describe_proof(proof)}"
         yield from (f"  {each}" for each in proof.said)
     lock = store.lock_path(environment.number)
-    if lock.is_file():
+    if os.path.isfile(lock):
         yield f"lock: {lock}"
-    if constraints_path(Path(environment.path)).is_file():
+    if os.path.isfile(constraints_path(Path(environment.path))):
         # What is recorded can be told without it.
         with suppress(ToolFailed):
             yield f"to add to it: {_adding_to(environment)}"

@@ -33,11 +33,11 @@ class LocalPlace:
         self.address = str(path)
 
     def exists(self) -> bool:
-        return self.path.exists()
+        return os.path.exists(self.path)
 
     def walk(self, known: Mapping[str, Folder]) -> Iterator[tuple[str, Folder]]:
         root = Path(os.path.realpath(self.path))
-        if not root.is_dir():
+        if not os.path.isdir(root):
             yield self.address, Folder(files=_one_file(self.path))
             return
         now = time.time_ns()
@@ -66,7 +66,7 @@ class LocalPlace:
 
     def files(self) -> Mapping[str, int]:
         """Return every file below; raises `InputError` for a link that a copy could not hold."""
-        if not self.path.is_dir():
+        if not os.path.isdir(self.path):
             return {self.path.name: self.path.stat().st_size}
         found = {}
         waiting = [self.path]
@@ -97,7 +97,7 @@ class LocalPlace:
         return self._at(name)
 
     def _at(self, name: str) -> Path:
-        return self.path / name if self.path.is_dir() else self.path
+        return self.path / name if os.path.isdir(self.path) else self.path
 
 
 class LocalDraft:
@@ -205,7 +205,7 @@ class LocalDraft:
 
 
 def _is_draft(directory: Path) -> bool:
-    return not directory.is_symlink() and (directory / _MARK).is_file()
+    return not directory.is_symlink() and os.path.isfile(directory / _MARK)
 
 
 def _one_file(path: Path) -> dict[str, list[int]]:

@@ -35,8 +35,8 @@ class LocalTree:
     """
 
     def __init__(self, path: Path, root: Path | None = None) -> None:
-        self._directory = path if path.is_dir() else path.parent
-        self._only = None if path.is_dir() else path.name
+        self._directory = path if os.path.isdir(path) else path.parent
+        self._only = None if os.path.isdir(path) else path.name
         self._root = root or self._directory
         self.path = str(path)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -184,7 +185,7 @@ class Disk:
         import shutil
 
         with explain_refusals(path):
-            while not path.exists() and path != path.parent:
+            while not os.path.exists(path) and path != path.parent:
                 path = path.parent
             return shutil.disk_usage(path).free
 
@@ -372,21 +373,27 @@ def replace_file(path: Path, content: bytes) -> None:
     path = Path(os.path.realpath(path))
     if path.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-    before = path.stat() if path.exists() else None
+    before = path.stat() if os.path.exists(path) else None
     if before is not None and not stat.S_ISREG(before.st_mode):
         path.write_bytes(content)
         return
     if before is not None and not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-    beside = path.with_name(f".torchenv-{os.getpid()}-{os.urandom(4).hex()}.new")
+    _clear_drafts(path.parent)
+    beside = path.with_name(f".torchenv-{os.urandom(8).hex()}.new")
     try:
         with beside.open("xb") as file:
+            # Held until it has its name, so that another run can tell it from what a killed one left.
+            try_to_lock(file.fileno())
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        if before is not None:
-            beside.chmod(stat.S_IMODE(before.st_mode))
-        beside.replace(path)
+            if before is not None:
+                beside.chmod(stat.S_IMODE(before.st_mode))
+            if os.name == "posix":
+                beside.replace(path)
+        if os.name != "posix":
+            beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
     # It is in place, also in a directory that this user may not list.
@@ -394,9 +401,28 @@ def replace_file(path: Path, content: bytes) -> None:
         _settle(path.parent)
 
 
+_DRAFT = re.compile(r"\.torchenv-[0-9a-f]{16}\.new")
+
+
+def _clear_drafts(directory: Path) -> None:
+    """Delete what `replace_file` of a killed run left in a directory; a failure is of no weight."""
+    if os.name != "posix":
+        return
+    with suppress(OSError):
+        for name in os.listdir(directory):  # noqa: PTH208 - a Path for each is felt
+            if _DRAFT.fullmatch(name):
+                with suppress(OSError):
+                    handle = os.open(directory / name, os.O_RDWR | _NO_LINK)
+                    try:
+                        if stat.S_ISREG(os.fstat(handle).st_mode) and try_to_lock(handle):
+                            (directory / name).unlink()
+                    finally:
+                        os.close(handle)
+
+
 def rewrite_text(path: Path, text: str) -> None:
     """Put a changed text of the user's in place, with the line ends and the mark it had; raises `OSError`."""
-    before = path.read_bytes() if path.exists() else b""
+    before = path.read_bytes() if os.path.exists(path) else b""
     mark = b"\xef\xbb\xbf" if before.startswith(b"\xef\xbb\xbf") else b""
     content = text.encode("utf-8")
     if b"\r\n" in before and before.count(b"\n") == before.count(b"\r\n"):

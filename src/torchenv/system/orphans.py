@@ -51,7 +51,7 @@ def end_orphans(lock: Path, proc: Path = Path("/proc")) -> int:
             # lock:   1: FLOCK  ADVISORY  WRITE 30148 fe:00:2277377 0 EOF
             said = (proc / str(pid) / "fdinfo" / handle).read_text()
             taker = re.search(r"^lock:.* FLOCK .* WRITE ([1-9]\d*) ", said, re.MULTILINE)
-            if taker and not (proc / taker[1]).exists():
+            if taker and not os.path.exists(proc / taker[1]):
                 os.kill(pid, signal.SIGKILL)
                 ended += 1
     return ended
@@ -59,7 +59,7 @@ def end_orphans(lock: Path, proc: Path = Path("/proc")) -> int:
 
 def holders(lock: Path, proc: Path = Path("/proc")) -> Iterator[tuple[int, str]]:
     """Yield the processes that have a file open, each with its handle; who waits for a lock is among them."""
-    for process in sorted(proc.iterdir()) if proc.is_dir() else ():
+    for process in sorted(proc.iterdir()) if os.path.isdir(proc) else ():
         # What ends under the eye, or belongs to another user, is none of ours.
         with suppress(OSError):
             if process.name.isdecimal():

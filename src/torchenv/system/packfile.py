@@ -244,7 +244,7 @@ def mount(path: Path, directory: Path, programs: Programs) -> Iterator[None]:
     if PackKind.of(path) is not PackKind.SQUASHFS:
         hint = "leave out --mount, or pack it as FILE.squashfs"
         raise InputError(f"`{path}` cannot be mounted", hint=hint)
-    if not Path("/dev/fuse").exists():
+    if not os.path.exists(Path("/dev/fuse")):
         raise ToolFailed("this machine has no /dev/fuse", hint="leave out --mount to unpack it")
     program, end = find_program("squashfuse"), find_program("fusermount")
     programs(Command((program, "-o", "ro", str(path), str(directory)))).check(f"mount {path}")

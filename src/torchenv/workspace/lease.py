@@ -7,7 +7,9 @@ operating system, which shows at once that a holder on the same machine is gone.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -194,11 +196,14 @@ class Lease:
         while not wait(self._beat):
             count += 1
             # A disk that is full or away for a while is no reason to stop.
-            with suppress(OSError):
+            with suppress(OSError, WorkspaceError):
                 if self.is_held:
                     # As long as what it replaces: who reads meanwhile never finds a half.
-                    with self._path.open("r+", encoding="utf-8") as file:
-                        file.write(str(replace(self._own, count=f"{count:010}")))
+                    handle = os.open(self._path, os.O_WRONLY | _NO_LINK | _NO_WAIT)
+                    with open(handle, "wb") as file:  # noqa: PTH123
+                        file.write(
+                            str(replace(self._own, count=f"{count:010}")).encode(errors="surrogateescape")
+                        )
 
     def _clear_stale(self, *, alone: bool) -> bool:
         """Clear what a holder left that is gone, and return whether nothing is in the way any more."""
@@ -244,7 +249,7 @@ class Lease:
 
 def _write_new(path: Path, text: str) -> None:
     try:
-        with path.open("x", encoding="utf-8") as file:
+        with path.open("x", encoding="utf-8", errors="surrogateescape") as file:
             file.write(text)
     except FileExistsError:
         raise
@@ -257,9 +262,33 @@ def _write_new(path: Path, text: str) -> None:
 def _read_holder(path: Path) -> Holder | None:
     # Opening it asks the server anew, where looking at its time would be answered from a cache.
     try:
-        return Holder.parse(path.read_text(encoding="utf-8", errors="replace"))
+        handle = os.open(path, os.O_RDONLY | _NO_LINK | _NO_WAIT)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _refuse_what_is_no_lease(path) from None
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise _refuse_what_is_no_lease(path)
+    with open(handle, "rb") as file:  # noqa: PTH123
+        return Holder.parse(file.read(_LONGEST).decode("utf-8", "replace"))
+
+
+# Neither a link is followed, nor what never ends waited for.
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)
+
+# Bytes of a lease that are read at most.
+_LONGEST = 1 << 16
+
+
+def _refuse_what_is_no_lease(path: Path) -> WorkspaceError:
+    return WorkspaceError(
+        f"`{path}` is not a file of torchenv's",
+        hint="move it away, or name another workspace with `--root DIR`",
+    )
 
 
 def _process_space() -> str:

@@ -214,7 +214,8 @@ class Manifest:
         )
         if before and before.kind is EnvironmentKind.BUILT:
             return self, before
-        if before and (before.identity, before.torch) == (identity, torch):
+        # Where nothing tells now, such as a file that may not be read, it is not taken for another.
+        if before and identity in (None, before.identity) and before.torch == torch:
             return self._change(before, fingerprint=fingerprint)
         manifest = self.mark_removed(before.number) if before else self
         new = Environment(

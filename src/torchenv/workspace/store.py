@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import time
 from collections.abc import Callable, Iterator
@@ -42,6 +43,12 @@ _OF_A_WORKSPACE = frozenset(
     }
 )
 _OF_NOBODY = frozenset({".DS_Store", ".gitignore"})
+
+# What was being written to the workspace itself when a run was killed.
+_DRAFT = re.compile(
+    r"(manifest\.toml(\.last-good)?|checkpoints\.json|upgrade\.json|\.gitignore|current"
+    r"|\.identity\.\d+|index-answers\.json\.\d+)\.new"
+)
 
 # The ending of what says of a discarded directory that torchenv put it there.
 _MARK = ".mark"
@@ -138,7 +145,7 @@ class Store:
             text = self.manifest_path.read_text(encoding="utf-8")
             return Manifest.from_toml(text, str(self.manifest_path))
         except FileNotFoundError:
-            if not self.last_good_path.exists():
+            if not os.path.exists(self.last_good_path):
                 return Manifest()
             raise self._make_damage_error(f"{self.manifest_path} is missing") from None
         except UnicodeDecodeError:
@@ -149,7 +156,7 @@ class Store:
             raise make_refusal(self.manifest_path, error) from None
 
     def _make_damage_error(self, message: str) -> WorkspaceError:
-        if self.last_good_path.exists():
+        if os.path.exists(self.last_good_path):
             hint = (
                 f"its last good copy is {self.last_good_path}: look through that, then copy it to its place"
             )
@@ -165,9 +172,9 @@ class Store:
         path = Path(environment.path)
         beside = _beside(path) if environment.identity is not None else ()
         for place in chain([path], self._other_places(path), beside):
-            if place.is_dir() and _is(environment, place):
+            if os.path.isdir(place) and _is(environment, place):
                 return InPlace(path) if place == path else Moved(place, was=path)
-        return Replaced(path) if path.is_dir() else Gone(path)
+        return Replaced(path) if os.path.isdir(path) else Gone(path)
 
     def _other_places(self, path: Path) -> Iterator[Path]:
         was = self.read().root
@@ -235,7 +242,7 @@ class Store:
 
         It needs no hold of the workspace: every run may replace it, and none depends on it.
         """
-        if not self.manifest_path.exists():
+        if not os.path.exists(self.manifest_path):
             return
         path = self.root / "index-answers.json"
         beside = path.with_name(f"{path.name}.{os.getpid()}.new")
@@ -309,7 +316,7 @@ class Store:
         finally:
             os.close(handle)
         self._delete_doomed()
-        if self.manifest_path.exists():
+        if os.path.exists(self.manifest_path):
             self._disk.make_reserve()
             self._remember(self._read_or_make_identity())
 
@@ -389,12 +396,12 @@ class Store:
     def _hide_from_git(self) -> None:
         """Keep a new workspace out of the project's commits; what a person changed there stays."""
         path = self.root / ".gitignore"
-        if not self.manifest_path.exists() and not os.path.lexists(path):
+        if not os.path.exists(self.manifest_path) and not os.path.lexists(path):
             self._put(path, "*\n")
 
     def _read_or_make_identity(self) -> str | None:
         path = self.root / IDENTITY_FILE_NAME
-        if not path.exists():
+        if not os.path.exists(path):
             # A disk without room, or with a link in its place, leaves it without one.
             with suppress(WorkspaceError):
                 self._disk.put(path, f"{make_identity()}\n")
@@ -403,7 +410,11 @@ class Store:
     def _refuse_what_is_no_workspace(self) -> None:
         self._refuse()
         # It may hold a `trash` or a `lock` of its own, which would be emptied and overwritten.
-        if self.manifest_path.exists() or self.last_good_path.exists() or not self.root.is_dir():
+        if (
+            os.path.exists(self.manifest_path)
+            or os.path.exists(self.last_good_path)
+            or not os.path.isdir(self.root)
+        ):
             return
         with explain_refusals(self.root):
             others = sorted(
@@ -459,7 +470,7 @@ class Store:
             # Two files, so that an editor or a disk that spoils one leaves the other.
             self._put(self.last_good_path, text)
         except WorkspaceError as error:
-            if not is_out_of_room(error) or not self.manifest_path.exists():
+            if not is_out_of_room(error) or not os.path.exists(self.manifest_path):
                 raise
             # The last resort on a full disk: the copy beside it stays as it was.
             self._disk.overwrite(self.manifest_path, text)
@@ -522,7 +533,7 @@ class Store:
     def read_log(self, number: int, name: str) -> str | None:
         """Return what was kept of a check; None where there is nothing."""
         path = self.log_directory(number) / name
-        return path.read_text(encoding="utf-8") if path.is_file() else None
+        return path.read_text(encoding="utf-8") if os.path.isfile(path) else None
 
     def write_constraints(self, environment: Environment, text: str) -> Path:
         """Leave in a new environment what keeps a later install by hand from replacing its packages."""
@@ -585,9 +596,29 @@ class Store:
                 self._disk.delete(self._build_path(environment.number))
         if unfinished:
             self.write(manifest)
+        self._clear_drafts(manifest)
         self.empty_trash()
         self.remake_current(manifest)
         return manifest
+
+    def _clear_drafts(self, manifest: Manifest) -> None:
+        """Delete what a killed run had not yet given its name; what another run builds now is left to it."""
+        building = {str(environment.number) for environment in manifest.list_unfinished()}
+        for folder in self._list_folders_of_records():
+            # A folder that is none stops nobody: whoever writes to it says so.
+            with suppress(WorkspaceError):
+                for name in self._disk.list(folder):
+                    # pylock.12.toml.new, 12.json.new, logs/12/smoke.txt.new
+                    numbers = {*re.findall(r"\d+", name), folder.name}
+                    is_draft = _DRAFT.fullmatch(name) if folder == self.root else name.endswith(".new")
+                    if is_draft and building.isdisjoint(numbers):
+                        self._disk.delete(folder / name)
+
+    def _list_folders_of_records(self) -> Iterator[Path]:
+        yield self.root
+        yield from (self.root / name for name in ("kept", "locks", "plans", "fingerprints"))
+        with suppress(WorkspaceError):
+            yield from [self.root / "logs" / name for name in self._disk.list(self.root / "logs")]
 
     def make_place(self, environment: Environment) -> None:
         """Clear the directory of an environment that is rebuilt; what torchenv did not build there stays.
@@ -615,7 +646,7 @@ class Store:
         What someone else has put in the place of a finished environment is left alone.
         """
         directory = self._directory(environment)
-        if directory.exists():
+        if os.path.exists(directory):
             if environment.on_disk and not _is(environment, directory):
                 hint = "move it to where it belongs; what is not there any more can be removed"
                 raise WorkspaceError(
@@ -737,7 +768,7 @@ class Store:
         }
         for directory in self._list_discarded():
             environment = built.get(directory.name)
-            if environment and environment.on_disk and not (self.environments / directory.name).exists():
+            if environment and environment.on_disk and not os.path.exists(self.environments / directory.name):
                 self._disk.rename(directory, self.environments / directory.name)
 
     def _list_discarded(self) -> tuple[Path, ...]:

@@ -185,7 +185,7 @@ def _find_index(directory: Path) -> bytes | None:
     git = directory / ".git"
     with suppress(OSError):
         # gitdir: ../.git/worktrees/x, in a worktree and in a submodule
-        pointer = _read(git) if git.is_file() else None
+        pointer = _read(git) if os.path.isfile(git) else None
         if pointer is not None:
             git = directory / pointer.partition("gitdir:")[2].strip()
         with (git / "index").open("rb") as file:

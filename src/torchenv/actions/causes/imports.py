@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from fnmatch import fnmatch
 
@@ -35,7 +36,7 @@ def _library(message: str, installation: Installation) -> str | None:
 def _missing(library: str, installation: Installation) -> str:
     for package in distributions(installation):
         for line in package.record():
-            if fnmatch(line.path.name, library) and not line.path.exists():
+            if fnmatch(line.path.name, library) and not os.path.exists(line.path):
                 return f"{line.path} of {package.name} {package.version} is gone: make the environment anew"
     if library.startswith("libcurand"):
         return _CURAND

@@ -10,6 +10,7 @@ from pathlib import Path
 from torchenv.environment.findings import EnvironmentFinding
 from torchenv.environment.inspect import Installation, Layout, canonical, list_metadata
 from torchenv.host.model import Host
+from torchenv.system.looking import find_paths
 
 # torch.compile and its kernels write some tens of MB, a download of a wheel gigabytes.
 TMP_NEEDS = 256 << 20
@@ -47,13 +48,16 @@ def read_machine(
 ) -> MachineFacts:
     """Look at the file systems and device files that torch uses; nothing is written."""
     devices = (
-        *root.glob("dev/nvidia[0-9]*"),
+        *find_paths(root, "dev/nvidia[0-9]*"),
         root / "dev/nvidiactl",
         root / "dev/nvidia-uvm",
         root / "dev/kfd",
     )
-    renders = root.glob("dev/dri/renderD*") if (root / "dev/kfd").exists() else ()
-    libraries = (*root.glob("usr/lib/*/libcuda.so.*"), *root.glob("usr/lib/wsl/lib/libcuda.so*"))
+    renders = find_paths(root, "dev/dri/renderD*") if os.path.exists(root / "dev/kfd") else ()
+    libraries = (
+        *find_paths(root, "usr/lib/*/libcuda.so.*"),
+        *find_paths(root, "usr/lib/wsl/lib/libcuda.so*"),
+    )
     return MachineFacts(
         environment=_read_mount(installation.path),
         temporary=_read_mount(Path(environ.get("TMPDIR") or root / "tmp")),
@@ -61,7 +65,7 @@ def read_machine(
         closed=tuple(
             str(device)
             for device in sorted({*devices, *renders})
-            if device.exists() and not os.access(device, os.R_OK | os.W_OK)
+            if os.path.exists(device) and not os.access(device, os.R_OK | os.W_OK)
         ),
         libcudas=tuple(sorted(map(str, libraries))),
     )
@@ -101,7 +105,7 @@ def _library_path(environ: Mapping[str, str]) -> Iterator[EnvironmentFinding]:
     for variable in ("LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH"):
         for entry in filter(None, environ.get(variable, "").split(os.pathsep)):
             place = Path(entry)
-            files = [place.name] if place.is_file() else _list_names(place)
+            files = [place.name] if os.path.isfile(place) else _list_names(place)
             if brought := sorted(name for name in files if name.startswith(_BROUGHT)):
                 message = f"{variable} puts {brought[0]} of this directory before torch's own"
                 yield EnvironmentFinding("library-path", entry, message, f"unset {variable}")
@@ -109,7 +113,7 @@ def _library_path(environ: Mapping[str, str]) -> Iterator[EnvironmentFinding]:
 
 def _shadows(installation: Installation, environ: Mapping[str, str]) -> Iterator[EnvironmentFinding]:
     for entry in filter(None, environ.get("PYTHONPATH", "").split(os.pathsep)):
-        shadowing = [name for name in ("torch", "numpy", "triton") if (Path(entry) / name).is_dir()]
+        shadowing = [name for name in ("torch", "numpy", "triton") if os.path.isdir(Path(entry) / name)]
         if shadowing and Path(entry) not in installation.site_packages:
             message = f"PYTHONPATH puts {', '.join(shadowing)} of this directory before the environment's"
             yield EnvironmentFinding("python-path", entry, message, "unset PYTHONPATH")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from torchenv.catalogue import Catalogue
 from torchenv.environment.findings import EnvironmentFinding
 from torchenv.environment.inspect import Distribution, Installation, Layout, canonical
 from torchenv.packages.installed import UnmetRequirement, list_unmet
+from torchenv.system.looking import find_paths
 
 
 def find_package_causes(
@@ -33,7 +35,9 @@ def find_package_causes(
 
 
 def _two_torches(installation: Installation) -> Iterator[EnvironmentFinding]:
-    places = [site / "torch" for site in installation.site_packages if (site / "torch/version.py").is_file()]
+    places = [
+        site / "torch" for site in installation.site_packages if os.path.isfile(site / "torch/version.py")
+    ]
     for hidden in places[1:]:
         message = f"is a second torch, hidden by {places[0]}"
         cure = f"torchenv create --like {installation.path}"
@@ -102,7 +106,7 @@ def _conda_and_pip(
 
 def _list_conda_records(path: Path) -> Iterator[tuple[str, Path]]:
     # conda-meta/numpy-2.3.0-py312h6cf2f7f_0.json
-    for record in sorted((path / "conda-meta").glob("*.json")):
+    for record in find_paths(path / "conda-meta", "*.json"):
         if match := re.fullmatch(r"(.+)-[^-]+-[^-]+", record.stem):
             yield match[1], record
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -151,7 +152,7 @@ def parse_amd_smi_list(text: str) -> tuple[int, ...]:
 def _tool(look: Look, source: str) -> Command:
     words = source.split()
     installed = Path("/opt/rocm/bin", words[0])
-    if not look.sources.has_program(words[0]) and look.sources.path(str(installed)).exists():
+    if not look.sources.has_program(words[0]) and os.path.exists(look.sources.path(str(installed))):
         words[0] = str(installed)
     return Command(tuple(words))
 

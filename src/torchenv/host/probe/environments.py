@@ -102,7 +102,7 @@ def _led_to(sources: Sources, project: Path | None) -> Iterator[tuple[str, Path]
     if variables.get("CONDA_PREFIX"):
         is_base = variables.get("CONDA_DEFAULT_ENV") == "base"
         yield "conda base" if is_base else "CONDA_PREFIX", Path(variables["CONDA_PREFIX"])
-    if project is not None and (project / ".venv").is_dir():
+    if project is not None and os.path.isdir(project / ".venv"):
         yield "project", project / ".venv"
     first = pythons.first_on_path(sources)
     if first is not None and (venv := pythons.venv_of(first)):
@@ -120,7 +120,7 @@ def _keep(look: Look, why: str, prefix: Path) -> None:
             said["wrong"] = wrong
     except InputError:
         # conda also makes environments without a Python.
-        if not (why in {"CONDA_PREFIX", "conda base"} and prefix.is_dir()):
+        if not (why in {"CONDA_PREFIX", "conda base"} and os.path.isdir(prefix)):
             look.keep(Evidence(source, "failed", f"{why} leads to {prefix}, which is no environment"))
             return
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -137,7 +138,7 @@ class _Known:
 def _tool(look: Look, source: str) -> Command:
     words = source.split()
     # WSL mounts the tool beside the driver's libraries, and not every shell has that on its PATH.
-    if not look.sources.has_program(words[0]) and look.sources.path(WSL_TOOL).exists():
+    if not look.sources.has_program(words[0]) and os.path.exists(look.sources.path(WSL_TOOL)):
         words[0] = WSL_TOOL
     return Command(tuple(words))
 

@@ -112,7 +112,7 @@ def first_on_path(sources: Sources) -> Path | None:
         if _is_shims(directory):
             return None
         for name in ("python", "python3", "python.exe"):
-            if (directory / name).is_file():
+            if os.path.isfile(directory / name):
                 return directory / name
     return None
 
@@ -120,7 +120,7 @@ def first_on_path(sources: Sources) -> Path | None:
 def venv_of(python: Path) -> Path | None:
     """Return the venv that an interpreter belongs to, as it says itself."""
     inside = (python.parent, python.parent.parent)
-    return next((item for item in inside if (item / "pyvenv.cfg").is_file()), None)
+    return next((item for item in inside if os.path.isfile(item / "pyvenv.cfg")), None)
 
 
 def python_of(prefix: Path) -> Path:
@@ -139,7 +139,7 @@ def _candidates(sources: Sources) -> Iterator[Path]:
     for prefix in _prefixes(sources):
         if not _is_old(prefix.name):
             python = python_of(prefix)
-            yield from (python,) if python.is_file() else _list_named_pythons(python.parent)
+            yield from (python,) if os.path.isfile(python) else _list_named_pythons(python.parent)
 
 
 def _path(sources: Sources) -> Iterator[Path]:
@@ -158,7 +158,9 @@ def _is_shims(directory: Path) -> bool:
 def _is_apple_stub(sources: Sources, directory: Path) -> bool:
     # Without the developer tools, starting /usr/bin/python3 opens a window that offers them.
     tools = Path("/Library/Developer/CommandLineTools")
-    return sources.python["system"] == "darwin" and directory == Path("/usr/bin") and not tools.exists()
+    return (
+        sources.python["system"] == "darwin" and directory == Path("/usr/bin") and not os.path.exists(tools)
+    )
 
 
 def _list_named_pythons(directory: Path) -> list[Path]:

@@ -137,7 +137,7 @@ class Look:
 
     def mark(self, path: str) -> bool:
         """Note whether something is at a path of the machine, without reading it: it may be a device."""
-        is_there = self.sources.path(path).exists()
+        is_there = os.path.exists(self.sources.path(path))
         self.keep(Evidence(path, "read" if is_there else "absent"))
         return is_there
 
