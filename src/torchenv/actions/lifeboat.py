@@ -285,7 +285,7 @@ def _copy_files(
     link: bool,
     progress: Progress,
 ) -> frozenset[Transfer]:
-    if os.path.exists(target):
+    if target.exists():
         return frozenset()  # its name is its digest, and its files are hashed before or after
     draft = target.draft()
     try:

@@ -14,6 +14,7 @@ from pathlib import Path
 from torchenv.actions.run import ProgramEntry, directory_of
 from torchenv.environment.inspect import Layout, describe
 from torchenv.errors import InputError, NothingSuits, ToolFailed, WorkspaceError
+from torchenv.system.looking import find_paths
 from torchenv.system.mutex import try_to_lock, unlock
 from torchenv.system.packfile import PackFacts, PackKind, find_program, mount, unpack, write_pack
 from torchenv.system.process import Command, Programs
@@ -134,7 +135,7 @@ def open_pack(path: Path, place: Path, programs: Programs, platform: str, say: S
         draft = place / f"{facts.id[:32]}.new-{os.getpid()}"
         if is_alone:
             # What is left of one that was killed.
-            for old in place.glob(f"{facts.id[:32]}.new-*"):
+            for old in find_paths(place, f"{facts.id[:32]}.new-*"):
                 shutil.rmtree(old, ignore_errors=True)
         try:
             unpack(path, draft, programs)

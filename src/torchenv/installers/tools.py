@@ -16,6 +16,7 @@ import torchenv
 from torchenv.errors import ToolFailed
 from torchenv.installers import LockRequest
 from torchenv.profile.packaged import PROFILES
+from torchenv.system.looking import find_paths
 from torchenv.system.process import Runner
 
 # A member of a zip has a time; the same torchenv is always the same bytes.
@@ -93,7 +94,7 @@ def fetch_python_to(run: Runner, program: Path, python: str, platform: str, dire
 
     done = run(python_for_platform_command(program, python, platform, directory))
     found = [
-        path for path in sorted(directory.glob("cpython-*")) if os.path.isdir(path) and not path.is_symlink()
+        path for path in find_paths(directory, "cpython-*") if os.path.isdir(path) and not path.is_symlink()
     ]
     if done.code != 0 or not found:
         raise ToolFailed(
@@ -115,9 +116,9 @@ def _own() -> metadata.Distribution:
 
 def _list_files() -> Iterator[tuple[str, bytes]]:
     (package,) = map(Path, torchenv.__path__)
-    files = [path for path in package.rglob("*") if os.path.isfile(path) and not _is_cache(path)]
+    files = [path for path in find_paths(package, "**/*") if os.path.isfile(path) and not _is_cache(path)]
     # In a checkout they lie elsewhere than in a wheel.
-    outside = [] if PROFILES.is_relative_to(package) else PROFILES.glob("*.toml")
+    outside = [] if PROFILES.is_relative_to(package) else find_paths(PROFILES, "*.toml")
     named = {f"torchenv/{path.relative_to(package).as_posix()}": path for path in files}
     named |= {f"torchenv/profiles/{path.name}": path for path in outside}
     for name, path in sorted(named.items()):

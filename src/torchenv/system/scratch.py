@@ -10,11 +10,10 @@ from pathlib import Path
 
 from torchenv.errors import WorkspaceError
 from torchenv.system.mutex import try_to_lock
-from torchenv.system.orphans import children_hold
 
 PREFIX = "torchenv-"
 
-# Held by the run that a folder belongs to, and by the programs that it has started.
+# Held by the run that a folder belongs to. What it started and nobody waits for any more may miss its files.
 MUTEX = ".mutex"
 
 _ELSEWHERE = "name another directory for temporary files with the variable TMPDIR"
@@ -52,8 +51,7 @@ def hold_folder(place: Path, prefix: str = PREFIX) -> Iterator[Path]:
     clear_scratch(place, prefix)
     folder, handle = _make_held_folder(place, prefix)
     try:
-        with children_hold(handle):
-            yield folder
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(handle)

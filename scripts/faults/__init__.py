@@ -1,0 +1,1 @@
+"""What may befall a workspace, many times over, with the real uv on a loopback index: see `scripts/chaos`."""
