@@ -1,7 +1,9 @@
 """Write a large `.metadata` with the real objects of an installed torch 2.15, to measure on.
 
 Run it with the Python of an environment that has torch 2.15:
-    python scripts/bench/make_metadata.py FILE [TENSORS] [CHUNKS]
+    python scripts/bench/make_metadata.py FILE [TENSORS] [CHUNKS] [repeating|unique]
+
+`unique` gives every tensor a shape of its own; models repeat theirs from layer to layer.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 
-def main(target: Path, tensors: int = 100_000, chunks: int = 8) -> None:
+def main(target: Path, tensors: int, chunks: int, shapes: str) -> None:
     import torch
     from torch.distributed.checkpoint.filesystem import _StorageInfo
     from torch.distributed.checkpoint.metadata import (
@@ -32,7 +34,9 @@ def main(target: Path, tensors: int = 100_000, chunks: int = 8) -> None:
     storage: dict[Any, Any] = {}
     for n in range(tensors):
         name = f"model.layers.{n // 100}.block.{n % 100}.weight"
-        rows, columns = 1024 * (1 + n % 4), 1024 * (1 + n % 3)  # as models repeat their layers
+        rows, columns = 1024 * (1 + n % 4), 1024 * (1 + n % 3)
+        if shapes == "unique":
+            rows, columns = chunks * (n + 1), tensors + n
         piece = rows // chunks
         properties = TensorProperties(dtype=dtypes[n % 2], strides=(columns, 1))
         parts = []
@@ -56,4 +60,5 @@ def main(target: Path, tensors: int = 100_000, chunks: int = 8) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *map(int, sys.argv[2:4]))
+    file, tensors, chunks, shapes = [*sys.argv[1:], *("100000", "8", "repeating")[len(sys.argv) - 2 :]]
+    main(Path(file), int(tensors), int(chunks), shapes)

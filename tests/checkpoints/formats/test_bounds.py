@@ -114,7 +114,7 @@ def test_names_that_are_memoised_again_and_again_write_no_longer_expressions() -
         def advance() -> None:
             for _ in range(count):
                 memo.values.append("offsets")
-                records.advance(memo, [], 0)
+                records.advance(memo, [], [], 0)
 
         return count_calls(advance)
 

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.checkpoints.support import SAMPLES, metadata
 
-from torchenv.checkpoints.formats import dcp
 from torchenv.checkpoints.formats.inert import Damaged, Hidden
+from torchenv.checkpoints.formats.listing import list_metadata
 from torchenv.checkpoints.formats.pickles import walk
 from torchenv.checkpoints.formats.records import PROPERTIES, Records, States
 
@@ -47,7 +47,7 @@ def exactly(data: bytes) -> Told:
         walked.end,
         walked.frames,
         (states.five, list(states.six), states.others),
-        dcp._listing(walked.value, most=len(data)),
+        list_metadata(walked.value, most=len(data)),
     )
 
 
@@ -60,7 +60,7 @@ def by_records(data: bytes, *, keep: bool) -> tuple[Told, Records]:
         walked.end,
         walked.frames,
         (states.five, sorted(states.six), states.others),
-        dcp._listing(walked.value, most=len(data)) if keep else None,
+        list_metadata(walked.value, most=len(data)) if keep else None,
     )
     return told, records
 

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from torchenv.checkpoints.formats.checks import Checks, ReadPart
 from torchenv.checkpoints.formats.coverage import covers
-from torchenv.checkpoints.formats.inert import Damaged, Global, Hidden, InertObject, Map
+from torchenv.checkpoints.formats.inert import Damaged, Global, Hidden, Map
+from torchenv.checkpoints.formats.listing import MOST_FIELDS, Listing, list_metadata
 from torchenv.checkpoints.formats.pickles import GETATTR, LARGEST, PickleWalk, walk
 from torchenv.checkpoints.formats.records import (
-    INDEX,
-    METADATA,
-    OBJECT,
     OLD_PROPERTIES,
     PLACE,
     PROPERTIES,
-    SIZE,
-    TENSOR,
     ChunkPlace,
-    Piece,
     Records,
-    Shape,
     States,
     Tensor,
 )
@@ -42,9 +38,7 @@ from torchenv.system.garbage import no_garbage_collection
 
 GLOBAL = ".metadata"
 RANK_LOCAL = re.compile(r"__(\d+)\.metadata")
-_MOST_FIELDS = 64  # items of one record's dict, keys and values; torch writes at most 10
 _MOST_NAMES = 1_000  # foreign names that are told
-_MOST_DIMENSIONS = 64  # torch makes no tensor of more
 _SMALL = 4 << 20  # bytes; below, writing the expressions of `records` costs more than it saves
 
 
@@ -56,15 +50,6 @@ class Facts:
     states: States
     transformed: bool
     walked: PickleWalk
-
-
-@dataclass(slots=True, kw_only=True)
-class Listing:
-    """Every tensor, chunk and object of one `.metadata`."""
-
-    tensors: dict[str, Tensor] = field(default_factory=dict)
-    objects: list[str] = field(default_factory=list)
-    places: list[ChunkPlace] = field(default_factory=list)
 
 
 def read_facts(data: bytes) -> Facts:
@@ -80,10 +65,35 @@ def read_listing(data: bytes) -> tuple[Facts, Listing]:
     with no_garbage_collection():
         facts = _walk_metadata(data, keep=True)
         try:
-            return facts, _listing(facts.walked.value, most=len(data))
+            return facts, list_metadata(facts.walked.value, most=len(data))
         except Damaged as damaged:
             damaged.names = tuple(facts.globals)
             raise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedMetadata:
+    """A `.metadata` of which every tensor is covered and every chunk has a place."""
+
+    facts: Facts
+    tensors: int
+    objects: list[str]
+    ends: Mapping[str, int]  # how long each file has to be
+
+
+def check_metadata(read: ReadPart, size: int) -> CheckedMetadata | None:
+    """Check a large `.metadata` part by part; None where it has to be read as a whole to say what it is."""
+    states = States()
+    with no_garbage_collection():
+        try:
+            checks = Checks(read, size, states)
+            facts = _walk(checks.data, states, checks)
+            checks.finish(facts.walked.value)
+        except (Damaged, Hidden):
+            return None
+    if not checks.is_right:
+        return None
+    return CheckedMetadata(facts=facts, tensors=checks.tensors, objects=checks.objects, ends=checks.ends)
 
 
 def features(facts: Facts) -> tuple[list[str], list[Global]]:
@@ -108,8 +118,9 @@ def inspect(tree: Tree) -> Checkpoint:
     look = _Look()
     if not indexes:
         look.problem("incomplete", "no-metadata", _describe_unfinished(sizes))
-    for index in indexes:
-        look.read(tree, index, sizes[index])
+    if not (indexes == [GLOBAL] and look.check(tree, sizes[GLOBAL])):
+        for index in indexes:
+            look.read(tree, index, sizes[index])
     if GLOBAL not in sizes and ranks:
         look.codes.append("dcp-rank-local")
         if missing := gaps(ranks, range(max(ranks) + 1)):
@@ -129,7 +140,7 @@ def inspect(tree: Tree) -> Checkpoint:
         state=look.state,
         problems=tuple(look.problems),
         reader=reader,
-        tensors=len(look.tensors) if indexes else None,
+        tensors=look.count if indexes else None,
         bytes=sum(sizes.values()),
         foreign=tuple(map(str, look.foreign[:_MOST_NAMES])),
     )
@@ -146,11 +157,33 @@ class _Look:
         self.tensors: dict[str, Tensor] = {}
         self.objects: list[str] = []
         self.places: list[ChunkPlace] = []
+        self.checked: CheckedMetadata | None = None
+
+    @property
+    def count(self) -> int:
+        """How many tensors there are."""
+        return self.checked.tensors if self.checked else len(self.tensors)
 
     def problem(self, state: State, code: str, message: str) -> None:
         self.problems.append(CheckpointNote(code, message))
         if self.state != "corrupt":
             self.state = state
+
+    def check(self, tree: Tree, size: int) -> bool:
+        """Check a large `.metadata` without keeping what it lists; False where it has to be read."""
+        if not _SMALL < size <= LARGEST:
+            return False
+        try:
+            self.checked = check_metadata(partial(tree.read, GLOBAL), size)
+        except OSError:
+            return False
+        if self.checked is None:
+            return False
+        codes, foreign = features(self.checked.facts)
+        self.codes += codes
+        self.note_names(foreign)
+        self.objects = self.checked.objects
+        return True
 
     def read(self, tree: Tree, index: str, size: int) -> None:
         if size > LARGEST:
@@ -199,7 +232,7 @@ class _Look:
             self.problem("incomplete", "chunks-missing", message)
 
     def check_shards(self, sizes: Mapping[str, int]) -> None:
-        needed: dict[str, int] = {}
+        needed: dict[str, int] = dict(self.checked.ends) if self.checked else {}
         stored = set()
         for place in self.places:
             stored.add((place.name, place.offsets))
@@ -220,14 +253,15 @@ class _Look:
             for piece in tensor.pieces
             if 0 not in piece.sizes and (name, piece.offsets) not in stored
         ]
-        unplaced += [name for name in self.objects if (name, None) not in stored]
+        unplaced += [name for name in self.objects if (name, None) not in stored and not self.checked]
         if unplaced:
             message = f"no file is named for {some(dict.fromkeys(unplaced))}"
             self.problem("incomplete", "place-missing", message)
 
     def find_layout(self, tree: Tree, sizes: Mapping[str, int]) -> None:
         """See whether the shards are safetensors: a length, then JSON."""
-        file = next((place.file for place in self.places if place.file in sizes), None)
+        named = self.checked.ends if self.checked else [place.file for place in self.places]
+        file = next((file for file in named if file in sizes), None)
         if file is None:
             return
         try:
@@ -249,7 +283,7 @@ class _Look:
         codes = list(self.codes)
         if self.foreign:
             codes.append("foreign-names")
-        if self.state != "complete" and not self.tensors:
+        if self.state != "complete" and not self.count:
             codes.append("unread")
         return codes
 
@@ -276,103 +310,17 @@ def _walk(data: bytes, states: States, records: Records | None) -> Facts:
     facts = Facts(globals={}, states=states, transformed=False, walked=PickleWalk())
 
     def note_place(state: Any, _: int | None) -> None:
-        if type(state) is Map and "transform_descriptors" in state[:_MOST_FIELDS:2]:
+        if type(state) is Map and "transform_descriptors" in state[:MOST_FIELDS:2]:
             facts.transformed = True
 
     watched = {PROPERTIES: states.note, OLD_PROPERTIES: states.note, PLACE: note_place}
     facts.walked = walk(data, watched=watched, shortcuts=records)
     facts.globals = facts.walked.globals
-    if facts.walked.end != len(data):
-        extra = len(data) - facts.walked.end
+    size = records.size if records else len(data)
+    if facts.walked.end != size:
+        extra = size - facts.walked.end
         raise Damaged("pickle-damaged", f"{extra} bytes follow the end of the pickle")
     return facts
-
-
-def _listing(value: Any, *, most: int) -> Listing:
-    """Take the tensors, objects and places out of what the pickle would make.
-
-    `most` is how many chunks there may be: one list of them may be named by any number of tensors.
-    """
-    if type(value) is not InertObject or value.maker != Global(METADATA, "Metadata"):
-        raise Damaged("not-metadata", "the pickle holds something other than checkpoint metadata")
-    if type(value.state) is not Map:
-        raise Damaged("not-metadata", "the metadata is empty")
-    listing = Listing()
-    names, entries = _entries(value.state, "state_dict_metadata")
-    if set(map(type, names)) - {str}:
-        raise Damaged("not-metadata", "the metadata has an entry without a name")
-    for name, entry in zip(names, entries, strict=True):
-        if type(entry) is Tensor:
-            listing.tensors[name] = entry
-        elif type(entry) is InertObject and entry.maker == OBJECT:
-            listing.objects.append(name)
-        else:
-            tensor = listing.tensors[name] = _tensor(_state(entry, TENSOR), most)
-            most -= len(tensor.pieces)
-    keys, entries = _entries(value.state, "storage_data")
-    listing.places = [
-        key if type(key) is ChunkPlace else _place(_state(key, INDEX), _state(entry, PLACE))
-        for key, entry in zip(keys, entries, strict=True)
-    ]
-    return listing
-
-
-def _entries(state: Map, key: str) -> tuple[list[Any], list[Any]]:
-    entries = state.get(key)
-    if entries is None:
-        return [], []
-    if type(entries) is not Map:
-        raise Damaged("not-metadata", f"{key} of the metadata is not a dict")
-    return entries[::2], entries[1::2]
-
-
-def _state(value: Any, maker: Global) -> Map:
-    if type(value) is InertObject and value.maker == maker and type(value.state) is Map:
-        if len(value.state) > _MOST_FIELDS:
-            raise Damaged("not-metadata", f"a {maker.name} of the metadata has too many fields")
-        return value.state
-    raise Damaged("not-metadata", f"the metadata has something in the place of a {maker.name}")
-
-
-def _tensor(state: Map, most: int) -> Tensor:
-    properties, chunks = state.get("properties"), state.get("chunks")
-    if type(properties) is not InertObject or type(properties.state) is not tuple or not properties.state:
-        raise Damaged("not-metadata", "a tensor of the metadata has no properties")
-    dtype = properties.state[0]
-    if type(dtype) is not Global or type(chunks) is not list:
-        raise Damaged("not-metadata", "a tensor of the metadata has no dtype or no chunks")
-    if len(chunks) > most:
-        raise Damaged("pickle-too-large", "the tensors have more chunks than the metadata has bytes")
-    pieces = []
-    for chunk in chunks:
-        if type(chunk) is Piece:
-            pieces.append(chunk)
-            continue
-        if type(chunk) is not InertObject or type(chunk.state) is not Map or len(chunk.state) > _MOST_FIELDS:
-            raise Damaged("not-metadata", "a chunk of the metadata has no size")
-        pieces.append(Piece(_shape(chunk.state.get("offsets")), _shape(chunk.state.get("sizes"))))
-    return Tensor(str(dtype), _shape(state.get("size")), pieces)
-
-
-def _place(index: Map, info: Map) -> ChunkPlace:
-    name, offset = index.get("fqn"), index.get("offset")
-    file, start, length = (info.get(key) for key in ("relative_path", "offset", "length"))
-    if type(name) is not str or type(file) is not str:
-        raise Damaged("not-metadata", "the metadata stores something without a name")
-    if type(start) is not int or type(length) is not int:
-        raise Damaged("not-metadata", "the metadata stores something without a place")
-    return ChunkPlace(name, None if offset is None else _shape(offset), file, start, length)
-
-
-def _shape(value: Any) -> Shape:
-    if type(value) is InertObject and value.maker == SIZE:
-        arguments = value.arguments
-        value = arguments[0] if type(arguments) is tuple and len(arguments) == 1 else None
-    if type(value) not in (tuple, list) or len(value) > _MOST_DIMENSIONS:
-        raise Damaged("not-metadata", "the metadata has something in the place of a size")
-    if not all(type(length) is int for length in value):
-        raise Damaged("not-metadata", "the metadata has something in the place of a size")
-    return tuple(value)
 
 
 def _describe_unfinished(sizes: Mapping[str, int]) -> str:

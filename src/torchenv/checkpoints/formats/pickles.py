@@ -61,12 +61,19 @@ class Shortcuts(Protocol):
 
     # The list, if any, that lacks members because their values were not kept.
     fence: list[Any] | None
+    # What is read now: all of the pickle, or a part of it that begins at `base`, of `size` bytes in all.
+    data: bytes
+    base: int
+    size: int
 
     def recall(self, index: int) -> Any:
         """Return a memoised string of a record; raises `Hidden` for anything else."""
 
-    def advance(self, memo: Memo, stack: list[Any], at: int) -> int:
-        """Read records from `at`, as their opcodes would; give the place behind the last one."""
+    def advance(self, memo: Memo, stack: list[Any], above: list[Any], at: int) -> int:
+        """Read records from `at`, as their opcodes would; return the place behind the last one.
+
+        `above` is the stack below the last mark. `data` and `base` may be others afterwards.
+        """
 
 
 def walk(
@@ -81,12 +88,15 @@ def walk(
     Raises `Damaged` for what no unpickler takes and for what asks for more than the bounds;
     `Hidden`, only with shortcuts, where the file does with a record what records are not for.
     """
-    if len(data) - start > LARGEST:
-        raise Damaged("pickle-too-large", f"a pickle of {len(data)} bytes is not opened")
+    size = shortcuts.size if shortcuts else len(data)
+    if size - start > LARGEST:
+        raise Damaged("pickle-too-large", f"a pickle of {size} bytes is not opened")
     found = PickleWalk()
     try:
         _run(data, start, watched or {}, shortcuts, found)
     except IndexError:
+        if shortcuts is not None and shortcuts.base + len(shortcuts.data) < size:
+            raise Hidden from None
         message = "the pickle ends early, or uses what is not there"
         damaged = Damaged("pickle-truncated", message)
     except UnicodeDecodeError:
@@ -106,7 +116,7 @@ def _run(  # noqa: PLR0915 - one loop over the opcodes is the fast way, and read
     shortcuts: Shortcuts | None,
     found: PickleWalk,
 ) -> None:
-    size = len(data)
+    size, base = (shortcuts.size if shortcuts else len(data)), 0
     room = (size - at) * _ROOM_A_BYTE + _ROOM
     stack: list[Any] = []
     marks: list[list[Any]] = []
@@ -238,12 +248,12 @@ def _run(  # noqa: PLR0915 - one loop over the opcodes is the fast way, and read
             room -= 24
         elif op == 0x93:  # STACK_GLOBAL
             name = stack.pop()
-            stack[-1] = _global(found, stack[-1], name, at - 1)
+            stack[-1] = _global(found, stack[-1], name, base + at - 1)
             room -= 160
         elif op == 0x63:  # GLOBAL
             module, at = _line(data, at)
             name, at = _line(data, at)
-            stack.append(_global(found, module, name, at - 1))
+            stack.append(_global(found, module, name, base + at - 1))
             room -= 160
         elif op == 0x51:  # BINPERSID
             stack[-1] = Stored(stack[-1])
@@ -251,13 +261,13 @@ def _run(  # noqa: PLR0915 - one loop over the opcodes is the fast way, and read
             room -= 72
         elif op == 0x95:  # FRAME
             length = unpack_from("<Q", _some(data, at, 8))[0]
-            found.frames.append((at - 1, length))
+            found.frames.append((base + at - 1, length))
             at += 8
-            if length > size - at:
+            if length > size - base - at:
                 raise Damaged("pickle-truncated", "the pickle ends inside a frame")
             room -= 100
         elif op == 0x2E:  # STOP
-            found.value, found.end = stack.pop(), at
+            found.value, found.end = stack.pop(), base + at
             if marks or stack is fence:
                 raise Damaged("pickle-damaged", "the pickle stops inside a container")
             return
@@ -306,7 +316,7 @@ def _run(  # noqa: PLR0915 - one loop over the opcodes is the fast way, and read
             if op == 0x69:
                 module, at = _line(data, at)
                 name, at = _line(data, at)
-                maker = _global(found, module, name, at - 1)
+                maker = _global(found, module, name, base + at - 1)
             else:
                 maker = items.pop(0)
             if type(maker) is Global:
@@ -334,8 +344,10 @@ def _run(  # noqa: PLR0915 - one loop over the opcodes is the fast way, and read
         if room < 0:
             raise Damaged("pickle-too-large", "the pickle would make far more than its own size")
         if resume and shortcuts is not None and len(marks) == 2:
-            at = shortcuts.advance(memo, stack, at)
+            at = shortcuts.advance(memo, stack, marks[-1], at)
             values, first, fence = memo.values, memo.start, shortcuts.fence
+            if shortcuts.data is not data:
+                data, base, newest = shortcuts.data, shortcuts.base, None
 
 
 def _plain(data: bytes, op: int, at: int) -> tuple[Any, int]:

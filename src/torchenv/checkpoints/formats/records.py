@@ -27,6 +27,7 @@ PLACE = Global("torch.distributed.checkpoint.filesystem", "_StorageInfo")
 SIZE = Global("torch", "Size")
 
 Shape = tuple[int, ...]
+RawPlace = tuple[bytes | None, bytes, bytes]  # offsets, start and length, as they are written
 Match = Callable[[bytes, int], re.Match[bytes] | None]
 
 
@@ -84,12 +85,15 @@ class Records:
 
     def __init__(self, data: bytes, states: States, *, keep: bool) -> None:
         self.fence: list[Any] | None = None
+        self.base, self.size = 0, len(data)
         self.tensors = 0
-        self._data = data
+        self._limit = len(data)  # the place in `data` from which on the next part of it is wanted
+        self.data = data
         self._states = states
         self._keep = keep
         self._names: dict[bytes, str] = {}  # by the opcode that gets each from the memo
         self._shapes: dict[bytes, Shape] = {}
+        self._lengths: dict[bytes, int] = {}
         self._dtypes: dict[bytes, str] = {}  # by the opcodes of the five properties
         self._known: dict[Any, list[int]] = {}
         self._learned = 0
@@ -105,7 +109,7 @@ class Records:
             raise Hidden
         return name
 
-    def advance(self, memo: Memo, stack: list[Any], at: int) -> int:
+    def advance(self, memo: Memo, stack: list[Any], above: list[Any], at: int) -> int:  # noqa: ARG002 - a port
         """Read all the records that begin at `at`."""
         self._learn(memo)
         number = memo.top
@@ -148,25 +152,29 @@ class Records:
     def _read_tensors(self, memo: Memo, at: int, number: int, out: list[Any]) -> tuple[int, int]:
         if self._tensor is None:
             return at, number
-        data, keep, states = self._data, self._keep, self._states
-        shapes, shape_of = self._shapes, self._shape
+        data, keep, states = self.data, self._keep, self._states
         head, chunk, chunks, ends = self._tensor
-        while found := head(data, at):
+        while True:
+            if at > self._limit:
+                at = self._move_on(at)
+                data = self.data
+            found = head(data, at)
+            if found is None:
+                break
             text, get, five, strides, pop, shape, marked = found.groups()
             dtype = self._dtypes.get(five) or self._dtype(memo, five)
             end, count = found.end(), 0
-            pieces: list[Piece] = []
+            raw: list[bytes] = []  # offsets, sizes, offsets, sizes, …
             while marked and (several := chunks(data, end)):
                 end, count = several.end(), count + 8 * _AT_ONCE
                 if keep:
-                    read = [shapes.get(raw) or shape_of(raw) for raw in several.groups()]
-                    pieces += map(_as_piece, zip(read[::2], read[1::2], strict=True))
+                    raw += several.groups()
             while piece := chunk(data, end):
                 offsets, sizes = piece.groups()
                 end = piece.end()
                 count += 6 + (offsets != b")") + (sizes != b")")
                 if keep:
-                    pieces.append(Piece(shape_of(offsets), shape_of(sizes)))
+                    raw += (offsets, sizes)
                 if not marked:
                     break
             last = ends(data, end)
@@ -177,69 +185,109 @@ class Records:
             if strides is None or pop:
                 states.five += 1
             else:
-                states.six.append(found.end(5))
+                states.six.append(self.base + found.end(5))
             count += written + 7 + (shape != b")") + (strides not in (None, b"N", b")"))
             at, number = last.end(), number + count
             self.tensors += 1
             if keep:
-                out.extend((name, Tensor(dtype, self._shape(shape), pieces)))
+                self._keep_tensor(out, name, dtype, shape, raw)
         return at, number
 
     def _read_objects(self, memo: Memo, at: int, number: int, out: list[Any]) -> tuple[int, int]:
-        while self._object and (found := self._object(self._data, at)):
+        while self._object and (found := self._object(self.data, at)):
             name, written = self._name(memo, number, found[1], found[2])
             at, number = found.end(), number + written + 1
-            out.extend((name, InertObject(OBJECT, ())))
+            self._keep_object(out, name)
+            if at > self._limit:
+                at = self._move_on(at)
         return at, number
 
     def _read_places(self, memo: Memo, at: int, number: int, out: list[Any]) -> tuple[int, int]:
         if self._place is None:
             return at, number
-        data, keep, names = self._data, self._keep, self._names
-        shapes, shape_of = self._shapes, self._shape
-        integers: dict[bytes, int] = {}  # the chunks of one tensor are mostly of one length
+        data, keep, names = self.data, self._keep, self._names
         place, places = self._place
-        while found := place(data, at):
+        while True:
+            if at > self._limit:
+                at = self._move_on(at)
+                data = self.data
+            found = place(data, at)
+            if found is None:
+                break
             text, get, offsets, file_text, file_get, start, length = found.groups()
             name, written = self._name(memo, number + 2, text, get)
             count = written + (4 if offsets is None else 6 + (offsets != b")"))
             file, written = self._name(memo, number + count, file_text, file_get)
             at, number = found.end(), number + count + written
             if keep:
-                shape = None if offsets is None else shape_of(offsets)
-                out.extend((ChunkPlace(name, shape, file, _integer(start), _integer(length)), None))
+                self._keep_place(out, name, file, (offsets, start, length))
             while several := places(data, at):
                 raw = several.groups()
                 if not names.keys() >= {*raw[::5], *raw[2::5]}:
                     break
                 at, number = several.end(), number + 7 * _AT_ONCE
-                if not keep:
-                    continue
-                fields = zip(raw[::5], raw[1::5], raw[2::5], raw[3::5], raw[4::5], strict=True)
-                for get, offsets, file_get, start, length in fields:
-                    size = integers.get(length)
-                    if size is None:
-                        size = integers[length] = _integer(length)
-                    shape = shapes.get(offsets) or shape_of(offsets)
-                    values = names[get], shape, names[file_get], _integer(start), size
-                    out.extend((_as_place(values), None))
+                if keep:
+                    self._keep_places(out, raw)
+                if at > self._limit:
+                    break
         return at, number
+
+    def _keep_tensor(self, out: list[Any], name: str, dtype: str, shape: bytes, raw: list[bytes]) -> None:
+        """Keep a tensor, with the offsets and sizes of its chunks as they are written."""
+        shapes, shape_of = self._shapes, self._shape
+        read = [shapes.get(item) or shape_of(item) for item in raw]
+        pieces = list(map(_as_piece, zip(read[::2], read[1::2], strict=True)))
+        out.extend((name, Tensor(dtype, shape_of(shape), pieces)))
+
+    def _keep_object(self, out: list[Any], name: str) -> None:
+        out.extend((name, InertObject(OBJECT, ())))
+
+    def _keep_place(self, out: list[Any], name: str, file: str, raw: RawPlace) -> None:
+        """Keep the place of a chunk or, without offsets, of an object."""
+        offsets, start, length = raw
+        shape = None if offsets is None else self._shape(offsets)
+        out.extend((ChunkPlace(name, shape, file, read_integer(start), read_integer(length)), None))
+
+    def _keep_places(self, out: list[Any], raw: tuple[bytes, ...]) -> None:
+        """Keep several places: of each the opcodes of its name, offsets, file, start and length."""
+        names, shapes, shape_of, lengths = self._names, self._shapes, self._shape, self._lengths
+        for get, offsets, file_get, start, length in zip(
+            raw[::5], raw[1::5], raw[2::5], raw[3::5], raw[4::5], strict=True
+        ):
+            size = lengths.get(length)
+            if size is None:
+                size = self._read_length(length)
+            shape = shapes.get(offsets) or shape_of(offsets)
+            out.extend((_as_place((names[get], shape, names[file_get], read_integer(start), size)), None))
+
+    def _read_length(self, raw: bytes) -> int:
+        """Return a length; the chunks of one tensor are mostly of one."""
+        if len(self._lengths) > _MOST_LENGTHS:
+            self._lengths.clear()
+        size = self._lengths[raw] = read_integer(raw)
+        return size
+
+    def _move_on(self, at: int) -> int:
+        """Go on to the next part of the data; return the place in it."""
+        raise NotImplementedError
 
     def _read_paths(self, memo: Memo, at: int, number: int, out: list[Any]) -> tuple[int, int]:
         """Read entries of `planner_data`: a name, and the keys that lead to its value."""
         entry, step_by_step = self._path
-        while found := entry(self._data, at):
+        while found := entry(self.data, at):
             name, count = self._name(memo, number, found[1], found[2])
             steps: list[Any] = []
             for text, get, integer in step_by_step.findall(found[3]):
                 if integer:
-                    steps.append(_integer(integer))
+                    steps.append(read_integer(integer))
                 else:
                     step, written = self._name(memo, number + count, text or None, get)
                     steps.append(step)
                     count += written
             at, number = found.end(), number + count + 1
             out.extend((name, tuple(steps)))
+            if at > self._limit:
+                at = self._move_on(at)
         return at, number
 
     def _name(self, memo: Memo, number: int, text: bytes | None, get: bytes) -> tuple[str, int]:
@@ -343,7 +391,8 @@ def _get(number: int) -> bytes:
     return b"h%c" % number if number < 256 else b"j" + number.to_bytes(4, "little")
 
 
-def _integer(raw: bytes) -> int:
+def read_integer(raw: bytes) -> int:
+    """Return a number that is written as one opcode."""
     # K. M.. J.... and \x8a with a length, as BININT1, BININT2, BININT and LONG1 are written
     op = raw[0]
     if op == 0x4B:
@@ -364,7 +413,7 @@ def _integers(raw: bytes) -> Shape:
             at += 3
         elif op in (0x4A, 0x8A):
             end = at + (5 if op == 0x4A else 2 + raw[at + 1])
-            values.append(_integer(raw[at:end]))
+            values.append(read_integer(raw[at:end]))
             at = end
         else:
             return tuple(values)
@@ -375,7 +424,8 @@ def _compile(pattern: bytes) -> Match:
 
 
 _AT_ONCE = 8  # chunks that one expression matches
-_MOST_SHAPES = 1 << 18
+_MOST_SHAPES = 1 << 16
+_MOST_LENGTHS = 1 << 12
 _MOST_NUMBERS = 4  # memo numbers of one class or attribute name that an expression spells out
 _UNKNOWN = Unknown("?")
 _as_piece = partial(tuple.__new__, Piece)
