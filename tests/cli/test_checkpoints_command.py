@@ -53,15 +53,21 @@ def test_a_scan_is_told_to_programs_as_the_contract_says(terminal: Terminal) -> 
 def test_a_scan_tells_people_who_reads_what_and_list_repeats_it(terminal: Terminal) -> None:
     save(terminal.cwd / "runs" / "a" / "step-300", "dcp-truncmeta")
     name = terminal.type("list", "--json").json["environments"]
-    first, second = (f"{each['number']} ({each['name']})" for each in name)
+    first, _ = (f"{each['number']} ({each['name']})" for each in name)
+    row = "runs/a:  3 saves  newest step-200  1: reads step-100 (100 steps behind)  2: reads it"
     assert terminal.type("checkpoints", "scan").out.splitlines() == [
-        "runs/a: 3 saves, newest complete: step-200",
+        "3 saves in 1 run: 2 complete",
+        row,
+        "1 save not complete (see --all)",
+    ]
+    assert terminal.type("checkpoints", "scan", "--all").out.splitlines() == [
+        "3 saves in 1 run: 2 complete",
+        row,
         (
             f"  runs/a: step-200 cannot be read by environment {first} (it needs torch 2.15);"
             " step-100 is the newest that can, 100 steps behind"
         ),
         "    `torchenv checkpoints downgrade runs/a/step-200 --for 2.14` makes a copy that can",
-        f"  environment {second} reads it",
         "  runs/a/step-300: corrupt: .metadata: the pickle ends inside a frame",
     ]
     assert terminal.type("list").out.splitlines()[-1] == (
@@ -156,7 +162,7 @@ def test_a_run_whose_name_is_no_text_stops_no_scan(terminal: Terminal) -> None:
     ended = terminal.type("checkpoints", "scan")
     assert ended.code == 0
     assert "'runs/\\udcff' has names that are no UTF-8 text: the record leaves this run out" in ended.err
-    assert "'runs/\\udcff': 1 save, newest complete: step-300" in ended.out
+    assert "'runs/\\udcff':  1 save   newest step-300" in ended.out
     assert [line for line in terminal.type("list").out.splitlines() if line.startswith("runs")] == [
         "runs/a:  newest step-200  1: reads step-100 (100 steps behind)  2: reads it"
     ]

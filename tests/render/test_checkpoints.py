@@ -9,8 +9,10 @@ from pathlib import Path
 from tests.support.checkpoints import LONG_AGO, save
 
 from torchenv.actions.checkpoints import Scanned, examine
-from torchenv.render.checkpoints import describe_show, encode_checkpoints
+from torchenv.render.checkpoints import describe_scan, describe_show, encode_checkpoints
+from torchenv.render.environment import RUNS_SHOWN
 from torchenv.storage import place
+from torchenv.workspace.records import Run
 from torchenv.workspace.store import Store
 
 SAVED = datetime.fromtimestamp(LONG_AGO, UTC)
@@ -36,6 +38,21 @@ def test_a_save_whose_files_changed_a_moment_ago_may_still_be_going_on(tmp_path:
         {"code": "in-progress", "message": "its files changed 40 s ago: the save may still be going on"},
     ]
     assert problems(SAVED + timedelta(hours=1)) == [unfinished]
+
+
+def test_a_scan_is_one_line_a_run_and_the_totals_say_what_is_not_shown(tmp_path: Path) -> None:
+    for number in range(RUNS_SHOWN + 2):
+        save(tmp_path / "runs" / f"r{number:02}" / "step-1", "dcp-2.14.1")
+    save(tmp_path / "runs" / "r00" / "step-2", "dcp-nometa")
+    seen = scanned(tmp_path)
+    lines = [Run(path=run.path, newest="step-1") for run in seen.runs]
+    text = describe_scan(seen, lines, SAVED).splitlines()
+    assert text[0] == "13 saves in 12 runs: 12 complete"
+    assert len(text) == 1 + RUNS_SHOWN + 2
+    assert text[-2:] == ["2 more runs not shown (see --all)", "1 save not complete (see --all)"]
+    whole = describe_scan(seen, lines, SAVED, show_all=True)
+    assert whole.count("newest step-1") == RUNS_SHOWN + 2
+    assert "step-2: incomplete: " in whole
 
 
 def test_all_that_is_known_of_a_checkpoint_is_told(tmp_path: Path) -> None:

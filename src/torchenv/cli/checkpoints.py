@@ -24,6 +24,7 @@ class ScanFlags(NamedTuple):
     """What `checkpoints scan` takes."""
 
     paths: list[str]
+    all: bool
 
 
 class InspectFlags(NamedTuple):
@@ -112,6 +113,9 @@ def declare_checkpoints(parser: Parser) -> None:
     scan = actions.add_parser("scan", help="Find checkpoints and record which environments read them")
     scan.add_argument(
         "paths", nargs="*", metavar="ROOT", help="Directories or addresses (default: the profile's)"
+    )
+    scan.add_argument(
+        "--all", action="store_true", help="Show every run, with reasons, ways out and broken saves"
     )
     add_profile(scan, "Profile whose `[checkpoints] roots` are scanned")
 
@@ -247,7 +251,7 @@ def _scan(flags: ScanFlags, session: Session) -> int:
     if session.output.is_json:
         session.output.print_document(encode_checkpoints(scanned, now()))
     else:
-        session.output.print_text(describe_scan(scanned, lines, now()))
+        session.output.print_text(describe_scan(scanned, lines, now(), show_all=flags.all))
     return _verdict(scanned)
 
 

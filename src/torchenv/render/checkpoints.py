@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torchenv.checkpoints.lifeboats import describe_run, make_printable
 from torchenv.checkpoints.readability import Rules, rules
 from torchenv.checkpoints.values import Certainty, Reader, escape_name, runs_code, some
+from torchenv.render.environment import RUNS_SHOWN, columns, count_hidden, describe_run_row
 from torchenv.storage import Transfer
 from torchenv.system.words import count
 from torchenv.workspace.keys import as_json
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from torchenv.actions.read_save import Converted, CopyProof
     from torchenv.actions.repair import Repaired
     from torchenv.checkpoints.contents import ContentsDiff, TensorForm
-    from torchenv.checkpoints.scan.runs import Part, Save
+    from torchenv.checkpoints.scan.runs import Part, Save, Saves
 
 SCHEMA = "torchenv.checkpoints/1"
 # A save whose files changed within this time may still be going on.
@@ -68,9 +69,12 @@ def encode_checkpoints(
     return {"schema": SCHEMA, "roots": list(scanned.roots), "checkpoints": checkpoints}
 
 
-def describe_scan(scanned: Scanned, lines: Sequence[Run], now: datetime) -> str:
-    """Describe each run with its newest save, who reads what of it, and what is broken or foreign."""
-    return "\n".join(_scan_lines(scanned, lines, now)) or "no checkpoints were found"
+def describe_scan(scanned: Scanned, lines: Sequence[Run], now: datetime, *, show_all: bool = False) -> str:
+    """Write the totals, then one line a run: its newest save, and for each environment what it reads of it.
+
+    With `show_all` every run is there, with the reasons, the ways out, and what is broken.
+    """
+    return "\n".join(_scan_lines(scanned, lines, now, show_all=show_all)) or "no checkpoints were found"
 
 
 def describe_show(scanned: Scanned, now: datetime, measured: MeasuredReleases = PACKAGED) -> str:
@@ -307,38 +311,63 @@ def _describe_pointers(pointers: Sequence[CopyPointer]) -> Iterator[str]:
             yield f"  left {pointer.path} as it was: it {content}"
 
 
-def _scan_lines(scanned: Scanned, lines: Sequence[Run], now: datetime) -> Iterator[str]:
+def _scan_lines(scanned: Scanned, lines: Sequence[Run], now: datetime, *, show_all: bool) -> Iterator[str]:
+    if not scanned.runs:
+        return
     recorded = {line.path: line for line in lines}
+    saves = [save for run in scanned.runs for save in run.saves]
+    whole = sum(all(part.complete for part in save.parts) for save in saves)
+    yield f"{count(len(saves), 'save')} in {count(len(scanned.runs), 'run')}: {whole} complete"
+    shown = scanned.runs if show_all else scanned.runs[:RUNS_SHOWN]
+    rows = [_scan_row(run, recorded[run.path], scanned) for run in shown]
+    if not show_all:
+        yield columns(rows)
+        yield from count_hidden(0, len(scanned.runs) - len(shown))
+        if whole < len(saves):
+            yield f"{count(len(saves) - whole, 'save')} not complete (see --all)"
+    else:
+        for run, row in zip(shown, columns(rows).splitlines(), strict=True):
+            yield row
+            yield from _explain_run(run, recorded[run.path], scanned, now)
+    yield from _describe_foreign(scanned)
+
+
+def _scan_row(run: Saves, line: Run, scanned: Scanned) -> tuple[str, ...]:
+    """Write a run with its saves and, for each environment, the newest that it reads and the lag."""
+    environments = scanned.judge.environments
+    name, newest, *marks = describe_run_row(line, environments)
+    for at, environment in enumerate(environments):
+        reads = line.newest_readable.get(environment.number)
+        of_newest = [save for save in run.saves if save.name == line.newest and reads == line.newest]
+        if any(scanned.judge.of_save(save, environment) == "readable-with-code" for save in of_newest):
+            marks[at] += " with code"
+    return (name, count(len(run.saves), "save"), newest, *marks)
+
+
+def _explain_run(run: Saves, line: Run, scanned: Scanned, now: datetime) -> Iterator[str]:
+    """Say of each environment what it cannot read, why, and what to do, and what of the run is broken."""
+    for environment in scanned.judge.environments:
+        # Broken ones are told of below, with their reasons.
+        yield from (f"  {item}" for item in describe_run(replace(line, broken=()), environment))
+    broken = [part for save in run.saves for part in save.parts if not part.complete]
+    for part in broken[-_MOST:]:
+        said = "; ".join(message for _, message in _problems(part, now))
+        yield f"  {escape_name(part.path)}: {part.found.state}: {said}"
+    if len(broken) > _MOST:
+        yield f"  and {len(broken) - _MOST} more that are not complete"
+
+
+def _describe_foreign(scanned: Scanned) -> Iterator[str]:
+    """Name what is not opened, and the packages whose classes decide who reads a file."""
     foreign: list[Part] = []
     own: dict[str, set[str]] = {}  # files that hold classes of a package, by its name
-    for run in scanned.runs:
-        line = recorded[run.path]
-        newest = make_printable(line.newest or "none")
-        yield f"{make_printable(run.path)}: {count(len(run.saves), 'save')}, newest complete: {newest}"
-        for environment in scanned.judge.environments:
-            reads = line.newest_readable.get(environment.number)
-            if reads is not None and reads == line.newest:
-                saves = [save for save in run.saves if save.name == line.newest]
-                needs_code = any(
-                    scanned.judge.of_save(save, environment) == "readable-with-code" for save in saves
-                )
-                yield f"  environment {environment} reads it{' with code' if needs_code else ''}"
-            else:
-                # Broken ones are told of below, with their reasons.
-                seen = replace(line, broken=())
-                yield from (f"  {item}" for item in describe_run(seen, environment))
-        broken = [part for save in run.saves for part in save.parts if not part.complete]
-        for part in broken[-_MOST:]:
-            said = "; ".join(message for _, message in _problems(part, now))
-            yield f"  {escape_name(part.path)}: {part.found.state}: {said}"
-        if len(broken) > _MOST:
-            yield f"  and {len(broken) - _MOST} more that are not complete"
-        for part in (part for save in run.saves for part in save.parts if part.found.foreign):
-            if any(map(runs_code, part.found.foreign)):
-                foreign.append(part)
-            else:
-                for name in part.found.foreign:
-                    own.setdefault(name.partition(".")[0], set()).add(part.path)
+    parts = (part for run in scanned.runs for save in run.saves for part in save.parts)
+    for part in (part for part in parts if part.found.foreign):
+        if any(map(runs_code, part.found.foreign)):
+            foreign.append(part)
+        else:
+            for name in part.found.foreign:
+                own.setdefault(name.partition(".")[0], set()).add(part.path)
     for part in foreign[-_MOST:]:
         names = ", ".join(map(escape_name, part.found.foreign[:_MOST]))
         yield f"{escape_name(part.path)}: not opened: it would import {names}, which no release writes"

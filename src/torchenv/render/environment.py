@@ -53,8 +53,9 @@ def describe_list(manifest: Manifest, *, show_all: bool = False) -> str:
     runs = manifest.runs if show_all else manifest.runs[:RUNS_SHOWN]
     lines = [columns(rows)] if rows else []
     if runs:
-        lines.append(columns([_run_row(run, manifest) for run in runs]))
-    lines += _count_hidden(len(manifest.environments) - len(shown), len(manifest.runs) - len(runs))
+        there = [environment for environment in manifest.environments if environment.on_disk]
+        lines.append(columns([describe_run_row(run, there) for run in runs]))
+    lines += count_hidden(len(manifest.environments) - len(shown), len(manifest.runs) - len(runs))
     unjudged = {number for run in runs for number in run.unjudged_for}
     lines += [
         describe_unjudged(environment)
@@ -64,7 +65,8 @@ def describe_list(manifest: Manifest, *, show_all: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _count_hidden(removed: int, runs: int) -> Iterator[str]:
+def count_hidden(removed: int, runs: int) -> Iterator[str]:
+    """Yield a line on how many environments and runs are not shown, where there are some."""
     parts = [
         f"{count} {what}{'s' if count != 1 else ''}"
         for count, what in ((removed, "removed environment"), (runs, "more run"))
@@ -163,10 +165,9 @@ def _state(environment: Environment) -> str:
     return f"{environment.kind.value}{checked}"
 
 
-def _run_row(run: Run, manifest: Manifest) -> tuple[str, ...]:
+def describe_run_row(run: Run, there: Sequence[Environment]) -> tuple[str, ...]:
     """Write a run with its newest save, and for each environment the newest that it reads and the lag."""
     name = f"{make_printable(run.path)}:"
-    there = [environment for environment in manifest.environments if environment.on_disk]
     if run.newest is None:
         return (name, "no complete checkpoint", *("" for _ in there))
     marks = (f"{environment.number}: {_mark(run, environment)}" for environment in there)
