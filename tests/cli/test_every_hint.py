@@ -30,6 +30,7 @@ from tests.support.workspace import Workspace, write_venv
 from torchenv.actions.rescan import rescan
 from torchenv.checkpoints.lifeboats import describe_unjudged
 from torchenv.system.disk import make_refusal
+from torchenv.system.packfile import PackFacts
 from torchenv.workspace.records import Environment
 from torchenv.workspace.store import Store
 
@@ -172,10 +173,15 @@ def test_of_words_that_name_nothing(served: Terminal, heed: Heeder) -> None:
     heed(served, served.type("--profile", "default", "plan"))
     heed(served, served.type("list", "--explain"), only="hint")
     heed(served, served.type("plan", "31.7"))
-    make(served, "2.14")
+    adopt(served, "2.13.0+cpu")
+    for path in served.workspace.glob("manifest.toml*"):
+        text = path.read_text("utf-8")
+        path.write_text(re.sub(r"(?m)^current = .*$", "", text), "utf-8")
     heed(served, served.type("show"))
-    assert served.type("remove", "1", "--force").code == 0
-    heed(served, served.type("use", "1"))
+    newest = next(one for one in served.type("list", "--json").json["environments"] if one["kind"] == "built")
+    assert served.type("use", "2.13.0-cpu-py" + MINOR).code == 0
+    assert served.type("remove", str(newest["number"]), "--force").code == 0
+    heed(served, served.type("use", str(newest["number"])))
 
 
 @heeds("workspace/manifest.py", "torchenv create --use")
@@ -287,17 +293,18 @@ def test_of_what_cannot_be_restored(served: Terminal, heed: Heeder) -> None:
 def test_of_an_interpreter_that_cannot_be_fetched(
     served: Terminal, heed: Heeder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    make(served, "2.14")
     make(served, "2.15")
-    assert served.type("remove", "1", "--force").code == 0
+    assert served.type("remove", "2", "--force").code == 0
     record = served.workspace / "manifest.toml"
-    here = served.type("show", "1", "--json").json["python"]["path"]
+    here = served.type("show", "2", "--json").json["python"]["path"]
     for path in served.workspace.glob("manifest.toml*"):
         path.write_text(path.read_text("utf-8").replace(here, "/gone/python"), "utf-8")
     assert record.is_file()
     with monkeypatch.context() as patched:
         patched.setattr("torchenv.host.probe.pythons.list_pythons", lambda *_, **__: (), raising=False)
         nowhere = {"PATH": "/nowhere", "UV_PYTHON_INSTALL_MIRROR": "http://127.0.0.1:9/"}
-        ended = served.type("restore", "1", **nowhere)
+        ended = served.type("restore", "2", **nowhere)
     if ended.code == 0:
         pytest.skip("every Python of this machine is found without a PATH")
     heed(served, ended)
@@ -400,16 +407,16 @@ def test_of_an_index_that_does_not_answer(served: Terminal, heed: Heeder) -> Non
     heed(served, served.type("create", "2.15", "--backend", "cu134", **dead), **dead)
 
 
-@heeds("plan/reasons.py", "torchenv create {}", "torchenv create {} --accept-cpu")
-def test_of_a_machine_that_needs_an_older_release(plain: Terminal, heed: Heeder) -> None:
+def test_of_machines_that_need_another_choice(plain: Terminal) -> None:
     # They are for the machine that the plan is for: there, what they ask for is planned.
-    for name in ("gtx-780", "m2-macos-13", "intel-mac", "python-310-only", "gtx-1080-driver-590"):
-        refused = plain.type("plan", "2.15", "--host", HOSTS / f"{name}.json")
+    seen = 0
+    for path in sorted(HOSTS.glob("*.json")):
+        refused = plain.type("plan", "2.15", "--host", path)
         for command in re.findall(r"`(torchenv create [^`]+)`", refused.out + refused.err):
+            seen += 1
             words = shlex.split(command)[2:]
-            assert plain.type("plan", *words, "--host", HOSTS / f"{name}.json").code == 0, command
-            form = "torchenv create {} --accept-cpu" if "--accept-cpu" in words else "torchenv create {}"
-            heed.typed.add(("plan/reasons.py", form))
+            assert plain.type("plan", *words, "--host", path).code == 0, f"{path.name}: {command}"
+    assert seen > 2
 
 
 @heeds("plan/advice.py", "torchenv help checkpoints keep")
@@ -764,3 +771,51 @@ def test_of_an_upgrade_that_built_nothing(
         patched.setattr("torchenv.actions.upgrade.find_made", lambda *_: None)
         stopped = served.type("upgrade")
     heed(served, stopped, 3, only="hint")
+
+
+# Packs and bundles.
+
+
+@heeds("actions/bundle.py", "torchenv fetch {} wheels", "torchenv sync {} --offline --wheels wheels")
+def test_of_a_bundle_for_another_system(served: Terminal, index: Index, heed: Heeder) -> None:
+    text = PAIR.replace("{root}", index.root).replace("linux-x86_64", "windows-x86_64")
+    (served.cwd / "torchenv.toml").write_text(text, "utf-8")
+    assert served.type("lock").code == 0
+    # The second one is for the machine of the target, and ends with 3 on any other.
+    heed(served, served.type("bundle", "ci", "ci.tar"), 3, only="hint")
+
+
+@heeds("cli/gather.py", "torchenv list")
+@heeds("cli/switching.py", "torchenv help pack")
+@heeds("system/packfile.py", "torchenv help pack")
+def test_of_what_is_no_pack(plain: Terminal, heed: Heeder) -> None:
+    heed(plain, plain.type("create", "2.15", "--like", "./nothing"))
+    heed(plain, plain.type("run", "--packed", "nothing.tar.zst", "--", "true"))
+    (plain.cwd / "torn.tar.zst").write_bytes(b"torn")
+    heed(plain, plain.type("run", "--packed", "torn.tar.zst", "--", "true"))
+
+
+@heeds("actions/pack.py", "torchenv create --like {}", "torchenv create --python {}")
+@heeds("render/packing.py", "torchenv run --packed {} -- python train.py")
+def test_of_packs(served: Terminal, heed: Heeder, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(served, "2.15")
+    (served.cwd / "train.py").write_text("import torch\n", "utf-8")
+    packed = served.type("pack", "1", "env.tar.zst")
+    if packed.code:
+        pytest.skip(f"nothing is packed here: {packed.err}")
+    started = Started(served)
+    (following,) = re.findall(r"^next: (.*)$", packed.out + packed.err, re.MULTILINE)
+    heed(started, f"`{following}`")
+    with monkeypatch.context() as patched:
+        facts = replace(PackFacts.read(served.cwd / "env.tar.zst"), interpreter="/gone/python")
+        patched.setattr(PackFacts, "read", lambda _: facts)
+        refused = served.type("run", "--packed", "env.tar.zst", "--", "true")
+    heed(served, refused)
+    conda = served.cwd.parent / "2.13.0+cpu"
+    write_venv(conda, {"torch": "2.13.0+cpu"})
+    (conda / "pyvenv.cfg").unlink()
+    (conda / "conda-meta").mkdir()
+    (conda / "conda-meta" / "history").touch()
+    assert served.type("adopt", conda).code == 0
+    number = served.type("list", "--json").json["environments"][-1]["number"]
+    heed(served, served.type("pack", f"{number}", "other.tar.zst"))

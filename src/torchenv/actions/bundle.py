@@ -144,8 +144,8 @@ def _refuse(order: BundleOrder) -> None:
         name = order.target.name
         raise InputError(
             f"target {name} is for {order.target.platform}, and the script of a bundle for Linux and macOS",
-            hint=f"fetch the wheels with `torchenv fetch {name} DIR`, then build with `torchenv sync {name}"
-            " --offline --wheels DIR`",
+            hint=f"fetch the wheels with `torchenv fetch {name} wheels`, then build there with"
+            f" `torchenv sync {name} --offline --wheels wheels`",
         )
 
 

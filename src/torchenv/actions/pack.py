@@ -46,7 +46,7 @@ def pack(
     if installation.layout is not Layout.VENV or installation.interpreter is None:
         raise NothingSuits(
             f"environment {environment} is no virtual environment",
-            hint="build one with `torchenv create --like ENV`, and pack that",
+            hint=f"build one with `torchenv create --like {environment.number}`, and pack that",
         )
     if environment.kind is EnvironmentKind.BUILT:
         _compile(installation.interpreter, installation.site_packages, programs, say)
@@ -175,7 +175,7 @@ def _refuse_other_machine(path: Path, facts: PackFacts, platform: str) -> None:
         raise NothingSuits(
             f"`{path}` needs {facts.interpreter}, which is not on this machine",
             hint=f"install Python {facts.python} there, or build the environment with a Python that all nodes"
-            " have: `torchenv create --python PATH`",
+            f" have: `torchenv create --python {facts.python}`",
         )
 
 

@@ -293,7 +293,7 @@ def _run_packed(packed: str, words: list[str], flags: RunFlags, session: Session
         raise InputError("`--write-for` does not reach a packed environment", hint=hint)
     path = settings.cwd / packed
     if not os.path.isfile(path):
-        raise InputError(f"`{packed}` does not exist", hint="make it with `torchenv pack ENV FILE`")
+        raise InputError(f"`{packed}` does not exist", hint="make one first: see `torchenv help pack`")
     place = settings.cwd / flags.unpack_in if flags.unpack_in else settings.node_directory
     if not flags.mount:
         directory = open_pack(path, place, session.programs, settings.platform, session.output.say)

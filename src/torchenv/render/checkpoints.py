@@ -345,7 +345,7 @@ def _scan_row(run: Saves, line: Run, scanned: Scanned) -> tuple[str, ...]:
 
 
 def _explain_run(run: Saves, line: Run, scanned: Scanned, now: datetime) -> Iterator[str]:
-    """Say of each environment what it cannot read, why, and what to do, and what of the run is broken."""
+    """Describe what each environment cannot read, why, and what to do, and what of the run is broken."""
     for environment in scanned.judge.environments:
         # Broken ones are told of below, with their reasons.
         yield from (f"  {item}" for item in describe_run(replace(line, broken=()), environment))
@@ -358,7 +358,7 @@ def _explain_run(run: Saves, line: Run, scanned: Scanned, now: datetime) -> Iter
 
 
 def _describe_foreign(scanned: Scanned) -> Iterator[str]:
-    """Name what is not opened, and the packages whose classes decide who reads a file."""
+    """Describe what is not opened, and the packages whose classes decide who reads a file."""
     foreign: list[Part] = []
     own: dict[str, set[str]] = {}  # files that hold classes of a package, by its name
     parts = (part for run in scanned.runs for save in run.saves for part in save.parts)

@@ -91,7 +91,7 @@ class PackFacts:
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
         if text is None:
-            hint = "make it with `torchenv pack ENV FILE`, and copy it whole"
+            hint = "copy it whole, or make it again: see `torchenv help pack`"
             raise InputError(f"`{path}` is not a pack, or was cut short", hint=hint)
         table = Table.from_json(text, str(path))
         if (schema := table.get("schema", str)) != SCHEMA:
@@ -230,7 +230,7 @@ def unpack(path: Path, directory: Path, programs: Programs) -> None:
                     while pipe.read(1 << 20):
                         pass
             except (tarfile.TarError, EOFError) as error:
-                hint = "copy it again, or make it again with `torchenv pack`"
+                hint = "copy it again, or make it again: see `torchenv help pack`"
                 raise InputError(f"`{path}` is damaged: {error}", hint=hint) from None
         case PackKind.SQUASHFS:
             quiet = ("-quiet", "-no-progress", "-no-xattrs", "-force")
