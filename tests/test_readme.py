@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.support.index import Index
 from tests.support.terminal import Terminal
 from tests.support.workspace import write_venv
@@ -19,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = tuple(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")) + tuple(
     sorted((ROOT / "docs").glob("*.md"))
 )
-CI_FILES = sorted((ROOT / "docs" / "ci").iterdir())
+CI_FILES = [*sorted((ROOT / "docs" / "ci").iterdir()), ROOT / ".pre-commit-hooks.yaml"]
 WALK = "## Upgrade, and roll back"
 
 
@@ -65,6 +66,14 @@ def test_a_command_of_a_ci_file_is_one_that_torchenv_takes(path: Path) -> None:
         words += ["train.py"] if "entry: " in path.read_text("utf-8") else []
         parser, spec = make_parser(name)
         spec.read(parser.parse(words), ROOT)
+
+
+def test_the_hook_of_pre_commit_is_one_that_it_takes_and_the_guide_names_it() -> None:
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
+    assert {"id", "name", "entry", "language", "types_or"} <= hook.keys()
+    guide = (ROOT / "docs" / "audit-in-ci.md").read_text("utf-8")
+    (config,) = map(yaml.safe_load, re.findall(r"```yaml\n(repos:.*?)```", guide, re.DOTALL))
+    assert [one["id"] for repo in config["repos"] for one in repo["hooks"]] == [hook["id"]]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
