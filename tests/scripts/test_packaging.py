@@ -109,6 +109,12 @@ def test_the_wheel_runs_in_a_fresh_environment(wheel: Path, tmp_path: Path, env:
     installed = fresh / BIN / "torchenv"
     assert run(installed, "--version", cwd=tmp_path, env=env) == SAID
     assert run(python, "-m", "torchenv", "version", cwd=tmp_path, env=env) == SAID
+    # A Python that this leads astray does not even start.
+    astray = {**env, "PYTHONHOME": "/rubbish", "PYTHONPATH": str(tmp_path)}
+    (tmp_path / "argparse.py").write_text("raise SystemExit('shadowed')\n", "utf-8")
+    assert run(installed, "--version", cwd=tmp_path, env=astray) == SAID
+    (tmp_path / "linked").symlink_to(os.path.relpath(installed, tmp_path))
+    assert run(tmp_path / "linked", "--version", cwd=tmp_path, env=astray) == SAID
 
     # The dependencies are those of the tests; torchenv itself stays that of the wheel.
     site = next(fresh.rglob("site-packages"))
@@ -122,6 +128,21 @@ def test_the_wheel_runs_in_a_fresh_environment(wheel: Path, tmp_path: Path, env:
     run(installed, "init", "--profile", "finetune", cwd=project, env=env)
     run(installed, "report", "--html", "report.html", cwd=project, env=env)
     assert (project / "report.html").read_text("utf-8").startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a script of sh")
+def test_beside_no_environment_the_installers_own_script_knows_the_python(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    launcher = tmp_path / "bin" / "torchenv"
+    launcher.parent.mkdir()
+    shutil.copy(ROOT / "src" / "torchenv" / "launcher.sh", launcher)
+    for name, text in (("torchenv-entry", 'echo "${PYTHONHOME-none} $*"'), ("python3", "echo another")):
+        (launcher.parent / name).write_text(f"#!/bin/sh\n{text}\n", "utf-8")
+        (launcher.parent / name).chmod(0o755)
+    astray = {**env, "PYTHONHOME": "/rubbish", "PATH": f"{launcher.parent}:{os.defpath}"}
+    assert run("sh", "-c", "torchenv plan 'a b'", cwd=tmp_path, env=astray) == "none plan a b\n"
+    assert run("sh", "torchenv", "plan", cwd=launcher.parent, env=astray) == "none plan\n"
 
 
 def read_dependencies(wheel: Path) -> list[Wheel]:

@@ -75,6 +75,9 @@ def write_own_wheel(directory: Path) -> Path:
     members = dict(_list_files())
     members[f"{info}/METADATA"] = (own.read_text("METADATA") or "").encode()
     members[f"{info}/entry_points.txt"] = (own.read_text("entry_points.txt") or "").encode()
+    for name in ("torchenv", "torchenv.cmd"):
+        launcher = f"launcher{'.cmd' if name.endswith('.cmd') else '.sh'}"
+        members[f"{stem}.data/scripts/{name}"] = members[f"torchenv/{launcher}"]
     tags = "Wheel-Version: 1.0\nGenerator: torchenv\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     members[f"{info}/WHEEL"] = tags.encode()
     lines = [f"{name},{_digest(content)},{len(content)}\n" for name, content in members.items()]
@@ -83,7 +86,7 @@ def write_own_wheel(directory: Path) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():
             member = zipfile.ZipInfo(name, _TIME)
-            member.external_attr = 0o100644 << 16
+            member.external_attr = (0o100755 if "/scripts/" in name else 0o100644) << 16
             archive.writestr(member, content, zipfile.ZIP_DEFLATED)
     return path
 
