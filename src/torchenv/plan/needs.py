@@ -41,9 +41,11 @@ def refusal_of_devices(backend: Backend, devices: Iterable[Device], ask: Questio
     match backend.needs:
         case Cuda() as cuda:
             gpus = [device for device in devices if isinstance(device, NvidiaDevice)]
-            # A card without kernels stays so under any driver: its reason comes first.
+            # A card without kernels stays so under any driver: its reason comes first, but on a Jetson whose
+            # driver is of its own series.
             return (
-                _first(_refuse_known_gpu(cuda, gpu, ask) for gpu in gpus)
+                (_refusal_of_driver(cuda, gpus, ask) if ask.host.nvidia.tegra else None)
+                or _first(_refuse_known_gpu(cuda, gpu, ask) for gpu in gpus)
                 or _refusal_of_driver(cuda, gpus, ask)
                 or _first(_refusal_of_unknown_gpu(cuda, gpu, ask) for gpu in gpus)
             )
