@@ -164,6 +164,30 @@ def test_a_radeon_that_is_known_by_its_name_is_told_of_building_from_source(mach
     assert "lists no kernels for gfx906" in said
 
 
+@pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="this machine has an NVIDIA GPU of its own")
+@pytest.mark.parametrize("command", [("plan",), ("create", "--dry-run")], ids=" ".join)
+def test_torch_is_started_to_ask_of_a_card_only_when_that_is_allowed(
+    machine: Sysroot, command: tuple[str, ...]
+) -> None:
+    terminal = machine.terminal
+    machine.install("nvidia-smi", nvidia_smi("NVIDIA Graphics Device, 580.95.05, [N/A]"))
+    write_venv(terminal.cwd / ".venv", {"torch": "2.14.1+cu130"})
+    answer = '{"torch": "2.14.1", "devices": [{"index": 0, "name": "NVIDIA Graphics Device"'
+    answer += ', "compute_capability": "8.9", "gfx": null}]}'
+    python = terminal.cwd / ".venv" / "bin" / "python"
+    python.unlink()
+    python.write_text(f"#!/bin/sh\necho started >> {terminal.cwd}/log\necho '{answer}'\n", "utf-8")
+    python.chmod(0o755)
+    words = (*command, "2.15", "--offline", "--json")
+    refused = terminal.type(*words)
+    assert refused.code == 3
+    assert "capability-unknown" in {rejection["code"] for rejection in refused.json["rejected"]}
+    assert f"with --ask-torch the torch in {terminal.cwd / '.venv'} is started and asked" in refused.err
+    assert not (terminal.cwd / "log").exists()
+    assert build_of(terminal.type(*words, "--ask-torch")) == "2.15.0+cu132"
+    assert (terminal.cwd / "log").read_text("utf-8") == "started\n"
+
+
 # The environment in use is the manifest's.
 
 

@@ -17,6 +17,7 @@ from torchenv.cli.gather import (
     find_minor,
     find_model,
     gather_known,
+    may_ask_torch,
     probe_host,
     read_host,
     read_hosts,
@@ -239,9 +240,14 @@ def plan(flags: PlanFlags, session: Session) -> int:
 
 
 def _read_host(choice: Choice, session: Session) -> Host:
-    return read_host(
-        choice.hosts, session, python=choice.python, is_capability_given=choice.capability is not None
-    )
+    host = read_host(choice.hosts, session, python=choice.python, asks_torch=choice.ask_torch)
+    # What a person says of the card, or of the build, needs no asking.
+    is_settled = choice.hosts or choice.ask_torch or choice.capability or choice.backends
+    if is_settled or choice.devices == () or not may_ask_torch(host, session):
+        return host
+    from torchenv.host.probe.ask_torch import ask_torch
+
+    return ask_torch(host, session.programs)
 
 
 def _take_version_from_hosts(choice: Choice, session: Session) -> Choice:

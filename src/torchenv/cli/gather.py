@@ -49,9 +49,12 @@ def probe_host(session: Session, *, python: str | None = None, sysroot: Path | N
 
 
 def read_host(
-    files: Sequence[str], session: Session, *, python: str | None = None, is_capability_given: bool = False
+    files: Sequence[str], session: Session, *, python: str | None = None, asks_torch: bool = False
 ) -> Host:
-    """Return the machine that is planned for: the one that the file describes, else this one."""
+    """Return the machine that is planned for: the one that the file describes, else this one.
+
+    With `asks_torch` the torch of an environment here is started for what else cannot be read of a card.
+    """
     if len(files) > 1:
         hint = f"leave out `--host {files[1]}`, or run it for each"
         raise InputError("one plan is for one machine, and --host names several", hint=hint)
@@ -60,16 +63,29 @@ def read_host(
 
         return Host.from_json(read_text(session.settings.cwd / files[0], "the host file"), files[0])
     host = probe_host(session, python=python)
-    if not is_capability_given and _has_unknown_card(host, session):
+    if asks_torch and _find_unknown_cards(host, session):
         from torchenv.host.probe.ask_torch import ask_torch
 
         return ask_torch(host, session.programs)
     return host
 
 
-def _has_unknown_card(host: Host, session: Session) -> bool:
-    unknown = [device for device in host.nvidia.devices if device.compute_capability is None]
-    return any(session.catalogue.find_capability(device.name) is None for device in unknown)
+def may_ask_torch(host: Host, session: Session) -> bool:
+    """Ask a person whether the torch of an environment may be started; no where it would tell nothing."""
+    unknown = _find_unknown_cards(host, session)
+    asked = next((one.path for one in host.environments if one.torch is not None), None)
+    if not unknown or asked is None:
+        return False
+    said = f"the compute capability of {', '.join(unknown)} is not known"
+    if session.stdin is None or not session.stdin.isatty():
+        session.output.note(f"{said}: with --ask-torch the torch in {asked} is started and asked")
+        return False
+    return session.ask_yes_no(f"{said}; start the torch in {asked} to ask it?")
+
+
+def _find_unknown_cards(host: Host, session: Session) -> tuple[str, ...]:
+    names = (device.name for device in host.nvidia.devices if device.compute_capability is None)
+    return tuple(dict.fromkeys(name for name in names if session.catalogue.find_capability(name) is None))
 
 
 def read_hosts(files: Sequence[str], session: Session) -> dict[str, Host]:

@@ -407,7 +407,8 @@ def _choose_target(locked: LockSet, project: Project, flags: SyncFlags, session:
 
     torch_index = session.mirrors.torch
     wish = replace(wish_of(project.profile, torch_index=torch_index), offline=session.settings.is_offline)
-    question = Question(host=read_host((), session), wish=wish, catalogue=project.catalogue)
+    host = read_host((), session, asks_torch=not flags.dry_run)
+    question = Question(host=host, wish=wish, catalogue=project.catalogue)
     return choose_target(locked, question, flags.target, torch_index=torch_index)
 
 

@@ -31,6 +31,7 @@ class Choice(NamedTuple):
     no_fallback: bool
     accept_cpu: bool
     accept_override: bool
+    ask_torch: bool = False
 
 
 def add_choice(parser: ArgumentParser, *, hosts: bool = False) -> None:
@@ -59,6 +60,9 @@ def add_choice(parser: ArgumentParser, *, hosts: bool = False) -> None:
     group.add_argument(
         "--accept-override", action="store_true", help="Trust HSA_OVERRIDE_GFX_VERSION (unsupported)"
     )
+    group.add_argument(
+        "--ask-torch", action="store_true", help="Start the torch of an environment here to ask about a GPU"
+    )
     add_offline(group)
     add_only_wheels(group)
     add_installer(group)
@@ -82,6 +86,7 @@ def read_choice(flags: Namespace, cwd: Path) -> Choice:
         no_fallback=flags.no_fallback,
         accept_cpu=flags.accept_cpu,
         accept_override=flags.accept_override,
+        ask_torch=flags.ask_torch,
     )
 
 
@@ -105,6 +110,7 @@ def _write_flags(choice: Choice, session: Session) -> list[str]:
         "--no-fallback": choice.no_fallback,
         "--accept-cpu": choice.accept_cpu,
         "--accept-override": choice.accept_override,
+        "--ask-torch": choice.ask_torch,
         "--offline": settings.is_offline,
         "--only-wheels": settings.is_only_wheels,
     }
