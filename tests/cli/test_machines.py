@@ -111,7 +111,7 @@ def test_a_jetson_is_named_and_no_build_is_waved_through(
         refused = machine.plan(*words)
         assert refused.code == 3
         assert "Jetson Linux 36.4.3" in refused.json["why"][0]
-    assert "this is a Jetson with Jetson Linux (L4T) 36.4.3 (JetPack 6)" in read(machine).out
+    assert "this is a Jetson with Jetson Linux (L4T) 36.4.3 (JetPack 6.2)" in read(machine).out
 
 
 def test_a_driver_that_cannot_change_is_told_of_every_way_on(machine: Sysroot) -> None:

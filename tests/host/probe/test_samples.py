@@ -17,8 +17,7 @@ from torchenv.system.documents import Table
 EXPECTED: Mapping[str, Mapping[str, Any]] = json.loads(sample("expected.json"))
 
 # Said of the samples for a reader, or decided elsewhere: by the catalogue, or by where a text comes from.
-NOT_THE_PROBES = {"note", "vendor", "os", "arch", "open_module", "l4t", "jetpack", "manylinux_2_28"}
-NOT_THE_PROBES |= {"mps_2_15", "mps_2_14", "smi_path"}
+NOT_THE_PROBES = {"note", "vendor", "os", "arch", "open_module", "smi_path"}
 
 
 def samples(pattern: str) -> list[str]:
@@ -174,7 +173,10 @@ def _override(text: str) -> Mapping[str, Any]:
 
 @reads("sw_vers-*.txt")
 def _sw_vers(text: str) -> Mapping[str, Any]:
-    return {"macos": str(system.parse_sw_vers(text))}
+    macos = system.parse_sw_vers(text)
+    assert macos is not None
+    mps = {release.line: macos >= release.macos.mps for release in CATALOGUE.releases}
+    return {"macos": str(macos), "mps_2_15": mps["2.15"], "mps_2_14": mps["2.14"]}
 
 
 @reads("system_profiler-*.json")
@@ -204,7 +206,8 @@ def _bus(text: str) -> Mapping[str, Any]:
 def _ldd(text: str) -> Mapping[str, Any]:
     libc = system.parse_libc(text)
     assert libc is not None
-    return {"libc": libc.family, "version": str(libc.version)}
+    wheels = libc.family == "glibc" and libc.version >= CATALOGUE.releases[0].glibc
+    return {"libc": libc.family, "version": str(libc.version), "manylinux_2_28": wheels}
 
 
 CATALOGUE = parse(
@@ -241,10 +244,11 @@ def test_a_permission_that_is_missing_is_not_a_card_that_is_missing(tmp_path: Pa
 
 def test_a_jetson_is_known_by_its_release_file(tmp_path: Path) -> None:
     host = probed(tmp_path, {"/etc/nv_tegra_release": sample("jetson-nv_tegra_release-r32.txt")})
-    assert host.nvidia == Nvidia(status=Status.UNREADABLE, tegra=True, l4t=WrittenVersion("32.7.4"))
-    assert "this is a Jetson with Jetson Linux (L4T) 32.7.4 (JetPack 4)" in [
-        problem.message for problem in host.problems
-    ]
+    wanted = expected("jetson-nv_tegra_release-r32.txt")
+    l4t = WrittenVersion(wanted["l4t"])
+    assert host.nvidia == Nvidia(status=Status.UNREADABLE, tegra=wanted["jetson"], l4t=l4t)
+    said = f"this is a Jetson with Jetson Linux (L4T) {l4t} (JetPack {wanted['jetpack']})"
+    assert said in [problem.message for problem in host.problems]
 
 
 def test_a_jetson_is_known_by_its_device_tree(tmp_path: Path) -> None:

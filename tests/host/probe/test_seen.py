@@ -225,7 +225,7 @@ def test_a_row_without_a_driver_keeps_its_other_values(tmp_path: Path) -> None:
     assert (board.name, board.memory_mib, board.compute_capability) == ("Orin (nvgpu)", 62841, (8, 7))
     assert (host.nvidia.driver, str(host.nvidia.l4t), host.nvidia.tegra) == (None, "36.4.3", True)
     assert [problem.message for problem in host.problems] == [
-        "this is a Jetson with Jetson Linux (L4T) 36.4.3 (JetPack 6)"
+        "this is a Jetson with Jetson Linux (L4T) 36.4.3 (JetPack 6.2)"
     ]
 
 

@@ -333,7 +333,7 @@ class _Board:
     def describe(self) -> tuple[Problem, ...]:
         if self.l4t is None:
             return ()
-        jetpack = pci.find_jetpack(self.l4t.major)
+        jetpack = pci.find_jetpack(str(self.l4t))
         of = f" (JetPack {jetpack})" if jetpack else ""
         return (Problem("jetson", TEGRA_FILE, f"this is a Jetson with Jetson Linux (L4T) {self.l4t}{of}"),)
 

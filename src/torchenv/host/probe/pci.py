@@ -158,10 +158,11 @@ def tegra_chip(compatible: str) -> TegraChip | None:
     )
 
 
-def find_jetpack(l4t_major: int) -> str | None:
-    """Return the major version of the JetPack that a release of Jetson Linux (L4T) belongs to."""
-    found = (table for table in _ids().tables("jetpack") if str(l4t_major) in table.strings("l4t"))
-    return next((table.get("version", str) for table in found), None)
+def find_jetpack(l4t: str) -> str | None:
+    """Return the JetPack of a release of Jetson Linux (L4T), by its major version where no more is known."""
+    major = l4t.partition(".")[0]
+    table = next((table for table in _ids().tables("jetpack") if major in table.strings("l4t")), None)
+    return table.table("releases").maybe(l4t, str) or table.get("version", str) if table else None
 
 
 def _find_driver(place: Path) -> str | None:
