@@ -125,7 +125,7 @@ def replan_with_index(plan: Plan, ask: Question, query: IndexQuery) -> Plan:
         has_all = _pythons(listing, plan.build, ask.host)
         if plan.build.python.minor in has_all:
             break
-        facts = _with(facts, plan.build, has_all, listing, ask.host)
+        facts = _with(facts, plan.build, has_all, listing, ask)
         plan = resolve(replace(ask, indexes=facts))
     if plan.build is None and without_torch and not is_torch_there:
         raise _make_wrong_root_error(without_torch)
@@ -153,7 +153,7 @@ def _check_offers(plan: Plan, ask: Question, facts: IndexFacts, query: IndexQuer
             return _add_remarks(plan, (Remark("index-not-asked", said),))
         has_all = _pythons(listing, build, ask.host)
         if build.python.minor not in has_all:
-            facts = _with(facts, build, has_all, listing, ask.host)
+            facts = _with(facts, build, has_all, listing, ask)
             plan = resolve(replace(ask, indexes=facts))
     return plan
 
@@ -186,11 +186,11 @@ def _has(requirement: Requirement, page: ProjectPage | None, python: str, host: 
 
 
 def _with(
-    facts: IndexFacts, build: Build, has_all: frozenset[str], listing: Listing, host: Host
+    facts: IndexFacts, build: Build, has_all: frozenset[str], listing: Listing, ask: Question
 ) -> IndexFacts:
-    key = IndexFacts.key(build.release, build.backend)
+    key, host = IndexFacts.key(build.release, build.backend), ask.host
     # Another Python may do, but for one that was asked for and for what the index has for none.
-    if has_all and key not in facts.pythons:
+    if has_all and key not in facts.pythons and not ask.wish.python:
         return replace(facts, pythons={**facts.pythons, key: has_all})
     lacks = {
         requirement.name: _describe_missing(requirement, page, build, host)
