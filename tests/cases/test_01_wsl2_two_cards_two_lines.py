@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+
 import pytest
 from tests.support.machine import sample
 from tests.support.sysroot import Sysroot, build_of
@@ -10,11 +12,14 @@ CARD = "581.42, NVIDIA GeForce RTX 4070 Ti, 8.9"
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_two_lines_are_two_cards_behind_one_driver(machine: Sysroot, end: str) -> None:
+@pytest.mark.parametrize("header", [("driver_version, name, compute_cap",), ()], ids=["header", "noheader"])
+def test_two_lines_are_two_cards_behind_one_driver(
+    machine: Sysroot, end: str, header: tuple[str, ...]
+) -> None:
     machine.write({"/proc/version": sample("proc-version-wsl2.txt"), "/dev/dxg": ""})
-    machine.install("nvidia-smi", end.join(["driver_version, name, compute_cap", CARD, CARD, ""]))
+    machine.install("nvidia-smi", end.join([*header, CARD, CARD, ""]))
     host = machine.probe()
-    assert host["wsl"] is True
+    assert (host["wsl"], host["system"], host["machine"]) == (True, "linux", platform.machine().lower())
     assert host["nvidia"]["driver"] == "581.42"
     assert [card["compute_capability"] for card in host["nvidia"]["devices"]] == ["8.9", "8.9"]
 

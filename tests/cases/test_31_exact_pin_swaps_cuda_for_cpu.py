@@ -20,3 +20,13 @@ def test_a_constraint_file_comes_with_the_environment(terminal: Terminal) -> Non
     (environment,) = (terminal.workspace / "envs").iterdir()
     assert "torch==2.15.0+cpu" in (environment / "constraints.txt").read_text("utf-8")
     assert str(environment / "constraints.txt") in ended.out
+
+
+def test_a_torch_that_was_swapped_by_hand_is_drift_that_status_names(terminal: Terminal) -> None:
+    assert terminal.create().code == 0
+    (environment,) = (terminal.workspace / "envs").iterdir()
+    (site,) = environment.glob("lib/python*/site-packages")
+    (version,) = site.glob("torch/version.py")
+    version.write_text("__version__ = '2.14.1'\n", "utf-8")
+    problems = terminal.type("status", "--json").json["problems"]
+    assert "drift: torch 2.15.0+cpu -> 2.14.1" in [problem["message"] for problem in problems]
