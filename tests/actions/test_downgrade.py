@@ -95,7 +95,7 @@ def test_without_room_for_a_copy_nothing_is_begun(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("torchenv.system.disk.Disk.free_space", lambda *_: 3)
     with pytest.raises(ToolFailed) as raised:
         copied(source)
-    assert str(raised.value) == f"`{tmp_path}/a-for-2.14/step-200` needs 0.0 GiB, and 0.0 GiB are free"
+    assert str(raised.value) == f"`{tmp_path}/a-for-2.14/step-200` needs 2.8 KiB, and 3 bytes are free"
     assert [path.name for path in source.parent.iterdir()] == ["step-200"]
 
 

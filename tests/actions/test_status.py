@@ -35,13 +35,14 @@ def test_one_look_says_what_is_in_use_and_where_a_rollback_leads(workspace: Work
     use("1", workspace.store, workspace.outside)
     use("2", workspace.store, workspace.outside)
     workspace.processes = {new.path: (Process(4711, "python train.py"),)}
-    assert describe_status(looked(workspace), workspace.store.root, START).splitlines() == [
+    shown = describe_status(replace(looked(workspace), sizes={1: 0, 2: 0}), workspace.store.root, START)
+    assert shown.splitlines() == [
         f"workspace: {workspace.store.root}",
         f"in use: environment {new}, built, ready",
         f"  {new.path}",
         f"  torch 2.15.0+cu132 on Python {new.python.version}",
         f"rollback: to environment {old}",
-        "disk: 0.0 GiB in 2 built environments",
+        "disk: 0 bytes in 2 built environments",
         "runs from it: process 4711 (python train.py)",
     ]
 

@@ -26,6 +26,9 @@ from torchenv.checkpoints.steps import behind, is_copy, standing, step_of
         ("runs/a/100-for-2.14", "100-for-2.14", 100),
         ("runs/a/plain-for-2.14", "plain-for-2.14", None),
         ("runs/footstep/last.pt", "last.pt", None),
+        ("runs/a/step200k", "step200k", 200_000),
+        ("runs/a/step-2M.pt", "step-2M.pt", 2_000_000),
+        ("runs/a/step-3model.pt", "step-3model.pt", 3),
     ],
 )
 def test_the_save_is_the_part_of_a_path_that_tells_a_step(path: str, save: str, step: int | None) -> None:

@@ -44,6 +44,7 @@ def test_a_scan_is_told_to_programs_as_the_contract_says(terminal: Terminal) -> 
         "step": 200,
         "run": "runs/a",
         "kept": False,
+        "copied": None,
         "environments": {"1": "unreadable", "2": "readable"},
     }
     assert new["reader"]["torch_min"] == "2.15"
@@ -272,6 +273,33 @@ def test_a_downgrade_says_what_it_made_or_why_it_made_nothing(terminal: Terminal
     refused = terminal.type("checkpoints", "downgrade", "runs/a/step-200", "--for", "2.3")
     assert refused.code == 3
     assert "torch 2.3 cannot read a copy" in refused.err
+
+
+def test_what_torchenv_made_itself_is_a_copy_and_never_the_newest_save(terminal: Terminal) -> None:
+    for words in (
+        ("downgrade", "runs/a/step-200", "runs/a/mine-300", "--for", "2.14"),
+        ("keep", "runs/a/step-100", "--copy-to", "runs/a"),
+    ):
+        assert terminal.type("checkpoints", *words).code == 0
+    # As convert notes it, which takes a real torch.
+    save(terminal.cwd / "runs" / "a" / "step-200.other", "dcp-2.15.0")
+    runs = terminal.cwd / "runs" / "a"
+    with (terminal.workspace / "copies").open("a") as noted:
+        noted.write(f"converted\t{runs / 'step-200.other'}\t{runs / 'step-200'}\n")
+
+    scanned = terminal.type("checkpoints", "scan")
+    assert scanned.out.splitlines()[0] == "2 saves in 1 run: 2 complete"
+    assert "2 saves, 3 copies" in scanned.out.splitlines()[1]
+    found = terminal.type("checkpoints", "scan", "--json").json["checkpoints"]
+    copied = {Path(line["path"]).name[:14]: line["copied"] for line in found}
+    assert copied.pop("step-100") is copied.pop("step-200") is None
+    assert sorted(copied.values()) == ["converted", "downgraded", "kept"]
+    (line,) = (line for line in terminal.type("list").out.splitlines() if line.startswith("runs/a:"))
+    assert "newest step-200 " in line
+    assert terminal.type("rollback", "--json").json["checkpoints"][0]["unreadable"] == ["runs/a/step-200"]
+    # Once the original is gone, the copy is what is left of it.
+    shutil.rmtree(runs / "step-200")
+    assert "newest mine-300" in terminal.type("checkpoints", "scan").out
 
 
 def test_writing_for_an_older_torch_is_said_once_and_reaches_the_command(terminal: Terminal) -> None:

@@ -58,7 +58,7 @@ def test_a_scan_is_one_line_a_run_and_the_totals_say_what_is_not_shown(tmp_path:
 def test_all_that_is_known_of_a_checkpoint_is_told(tmp_path: Path) -> None:
     save(tmp_path / "runs" / "a" / "step-200", "dcp-2.15.0")
     assert describe_show(scanned(tmp_path), SAVED).splitlines() == [
-        "runs/a/step-200: dcp, complete, step 200, 1 tensor, 0.0 MB",
+        "runs/a/step-200: dcp, complete, step 200, 1 tensor, 3.7 KiB",
         "  read by torch 2.15 and newer (confirmed)",
         "    its metadata names classes that torch 2.3 moved",
         "    its metadata names StorageMeta, which torch 2.4 added",

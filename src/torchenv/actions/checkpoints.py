@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torchenv.checkpoints.scan import scan
 from torchenv.checkpoints.scan.index import Found, ScanIndex
-from torchenv.checkpoints.scan.runs import READS, Judge, Saves, run_line, runs_of
+from torchenv.checkpoints.scan.runs import READS, Judge, Saves, run_line, run_lines, runs_of
 from torchenv.checkpoints.values import runs_code
 from torchenv.errors import InputError, NothingSuits
 from torchenv.storage import Place, is_remote
@@ -105,13 +105,13 @@ def record_index(
     is_new = before is None or before.roots != index.roots
     manifest = store.read()
     scanned = judge_index(index, manifest, store, system)
-    lines = tuple(run_line(run, scanned.judge) for run in scanned.runs)
+    lines = run_lines(scanned.runs, scanned.judge)
     if not is_new and _with_lines(manifest, lines, scanned, lambda _: None) == manifest:
         return scanned, lines
     with store.hold("torchenv checkpoints scan"):
         manifest = store.read()
         scanned = judge_index(index, manifest, store, system)
-        lines = tuple(run_line(run, scanned.judge) for run in scanned.runs)
+        lines = run_lines(scanned.runs, scanned.judge)
         if is_new:
             store.write_index(index.to_json())
         after = _with_lines(manifest, lines, scanned, say)
@@ -186,6 +186,7 @@ def address_of(text: str, beside: Path) -> str:
 def judge_index(index: ScanIndex, manifest: Manifest, store: Store, system: str) -> Scanned:
     """Return what an index holds, with who reads it of the environments that a manifest has."""
     paths = Paths.of(store)
+    note_copies(index, manifest, store)
     return Scanned(
         roots=tuple(map(paths.display, index.roots)),
         index=index,
@@ -193,6 +194,13 @@ def judge_index(index: ScanIndex, manifest: Manifest, store: Store, system: str)
         judge=Judge(index, manifest.environments, system, partial(find_package, store)),
         kept=frozenset(item.path for item in manifest.kept),
     )
+
+
+def note_copies(index: ScanIndex, manifest: Manifest, store: Store) -> None:
+    """Let an index know which of its checkpoints torchenv made itself, of saves that are still there."""
+    paths = Paths.of(store)
+    kept = {paths.address(kept.copy): "kept" for kept in manifest.kept if kept.copy}
+    index.copies = {**kept, **store.read_copies()}
 
 
 def find_package(store: Store, environment: Environment, name: str) -> str | None:

@@ -18,7 +18,7 @@ from torchenv.checkpoints.lifeboats import make_printable
 from torchenv.checkpoints.readability import rules
 from torchenv.checkpoints.scan import scan
 from torchenv.checkpoints.scan.runs import needs_plain_path, reader_after, runs_of
-from torchenv.checkpoints.steps import is_copy, is_save
+from torchenv.checkpoints.steps import is_save
 from torchenv.checkpoints.values import Checkpoint, CheckpointNote, Reader
 from torchenv.errors import InputError, NothingSuits, ToolFailed
 from torchenv.storage import Draft, Place, Progress, Transfer, is_remote, place
@@ -186,7 +186,7 @@ def downgrade_runs(
     copies: list[Copied] = []
     refused: list[str] = []
     for run in runs_of(index, str):
-        complete = [save for save in run.saves if save.complete and not is_copy(save.name)]
+        complete = [save for save in run.saves if save.complete and not save.copy_kind]
         if not complete:
             refused.append(f"{make_printable(run.path)}: none of its saves is complete")
         for save in complete[-1:] if newest else complete:

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from torchenv.actions.checkpoints import Paths, read_index
+from torchenv.actions.checkpoints import Paths, note_copies, read_index
 from torchenv.actions.downgrade import DowngradeTarget
 from torchenv.checkpoints.scan import scan
 from torchenv.checkpoints.scan.index import ScanIndex
 from torchenv.checkpoints.scan.runs import Save, Saves, runs_of
-from torchenv.checkpoints.steps import is_copy
 from torchenv.storage import place
 from torchenv.system.garbage import no_garbage_collection
 from torchenv.workspace.manifest import Manifest
@@ -49,7 +48,8 @@ def check_gate(
     """
     with no_garbage_collection():
         index = scan([place(root) for root in roots], read_index(store), lambda _: None)
-        runs = runs_of(index, Paths.of(store).display)
+        note_copies(index, store.read(), store)
+        runs = [run for run in runs_of(index, Paths.of(store).display) if run.originals]
         findings = [finding for run in runs for finding in _check_run(run, index, target)]
     if oldest is not None:
         findings += _check_lifeboat(store.read(), target, oldest, now)
@@ -57,12 +57,11 @@ def check_gate(
 
 
 def _check_run(run: Saves, index: ScanIndex, target: DowngradeTarget) -> Iterator[GateFinding]:
-    complete = [save for save in run.saves if save.complete]
-    originals = [save for save in complete if not is_copy(save.name)]
+    originals = [save for save in run.originals if save.complete]
     if not originals:
         return
     newest = originals[-1]
-    copies = [save for save in complete if is_copy(save.name) and save.step == newest.step]
+    copies = [save for save in run.saves if save.resumes and save.copy_kind and save.step == newest.step]
     if any(not _find_refusals(save, index, target) for save in (newest, *copies)):
         return
     reasons = dict.fromkeys(_find_refusals(newest, index, target))

@@ -12,7 +12,7 @@ from pathlib import Path
 from torchenv.actions.checkpoints import Paths, Scanned, judge_index, read_index, record_index
 from torchenv.checkpoints.scan import scan
 from torchenv.checkpoints.scan.index import ScanIndex
-from torchenv.checkpoints.scan.runs import run_line
+from torchenv.checkpoints.scan.runs import run_lines
 from torchenv.checkpoints.steps import is_save, original_of
 from torchenv.errors import TorchenvError
 from torchenv.storage import Folder, is_remote
@@ -77,7 +77,7 @@ def rescan(
                 notes.append(f"what changed could not be recorded: {error.message}")
         if runs is None:
             scanned = judge_index(index, manifest, store, system)
-            runs = tuple(run_line(run, scanned.judge) for run in scanned.runs)
+            runs = run_lines(scanned.runs, scanned.judge)
         notes += _describe_forgotten(manifest.runs, runs, places, paths)
         roots_shown = tuple(map(paths.display, roots))
         return Rescan(roots=roots_shown, runs=runs, notes=tuple(notes), scanned=scanned)
@@ -128,8 +128,8 @@ def find_copies(roots: Iterable[str]) -> list[str]:
             path = Path(root)
             found += sorted(
                 str(beside)
-                for beside in find_paths(path.parent, f"{escape(path.name)}-for-*")
-                if original_of(beside.name) == path.name and os.path.isdir(beside)
+                for beside in find_paths(path.parent, f"{escape(path.name)}-*")
+                if original_of(beside.name) == path.name != beside.name and os.path.isdir(beside)
             )
     return list(dict.fromkeys(found))
 

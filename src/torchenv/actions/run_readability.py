@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from torchenv.actions.checkpoints import Paths, read_index, scan_and_record
+from torchenv.actions.checkpoints import Paths, note_copies, read_index, scan_and_record
 from torchenv.actions.downgrade import Copied, DowngradeTarget, downgrade
 from torchenv.actions.rescan import find_copies
 from torchenv.actions.switch import Switched
@@ -41,6 +41,7 @@ def _judge_runs(switched: Switched, store: Store, system: str) -> tuple[RunReada
     index = read_index(store)
     if index is None:
         return tuple(_by_line(run, switched.now) for run in switched.runs)
+    note_copies(index, store.read(), store)
     judge = Judge(index, [switched.now], system)
     lines = {run.path: run for run in switched.runs}
     found = {run.path: run for run in runs_of(index, Paths.of(store).display) if run.path in lines}
@@ -74,6 +75,7 @@ def copy_newest_saves(
             refused.append(f"{shown}: {error}")
             continue
         if copied.made:
+            store.note_copy("downgraded", copied.copy, copied.source)
             say(f"copied {copied.source} to {copied.copy}, which torch {line} reads")
         copies.append(copied)
     index = read_index(store)
@@ -84,7 +86,7 @@ def copy_newest_saves(
 
 
 def _by_saves(run: Saves, line: Run, judge: Judge, environment: Environment) -> RunReadability:
-    complete = [save for save in run.saves if save.complete]
+    complete = [save for save in run.saves if save.resumes]
     readable = [save for save in complete if judge.of_save(save, environment) in READS]
     unreadable = [save for save in complete if judge.of_save(save, environment) == "unreadable"]
     newest = readable[-1] if readable else None

@@ -91,6 +91,11 @@ def section(name: str, own: Path | None = None) -> Table:
     return Table(lay_over(document.raw(), written.raw()), source)
 
 
+def read_packaged(name: str) -> Table:
+    """Return a document that comes with torchenv, by the name of its file."""
+    return Table.from_toml((_PACKAGE / "data" / name).read_text(encoding="utf-8"), name)
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")

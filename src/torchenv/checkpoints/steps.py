@@ -6,17 +6,19 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-# step-100, global_step100, iter_0000100, checkpoint-500, epoch=3-step=100.ckpt
+# step-100, global_step100, iter_0000100, checkpoint-500, epoch=3-step=100.ckpt, step200k
 _SAID = re.compile(
-    r"(?<![a-z])(global[-_]?step|step|iteration|iter|checkpoint|ckpt|epoch)[-_=]?(\d+)", re.IGNORECASE
+    r"(?<![a-z])(global[-_]?step|step|iteration|iter|checkpoint|ckpt|epoch)[-_=]?(\d+)([km](?![a-z]))?",
+    re.IGNORECASE,
 )
+_THOUSANDS = {"": 1, "k": 1_000, "m": 1_000_000}
 # 1000, 1000.pt
 _BARE = re.compile(r"(\d+)(\.[a-z]\w*)?")
 # model_1000.pt
 _LAST = re.compile(r".*[-_](\d+)(\.[a-z]\w*)?")
-# step-100-for-2.14, ../a-for-2.14/step-100: a downgraded copy is of the step of its original
-_COPY = re.compile(r"-for-\d[\d.]*$")
-_IN_COPIES = re.compile(r"\.\./.*-for-\d[\d.]*/.*")
+# step-100-for-2.14, ../a-for-2.14/step-100, ../a-repaired/step-100: a copy is of the step of its original
+_COPY = re.compile(r"-(?:for-\d[\d.]*|repaired)$")
+_IN_COPIES = re.compile(r"\.\./.*-(?:for-\d[\d.]*|repaired)/.*")
 
 
 class SavePosition(NamedTuple):
@@ -56,7 +58,10 @@ def step_of(name: str) -> int | None:
 
 
 def is_copy(name: str) -> bool:
-    """Whether a save is by its name a downgraded copy of another."""
+    """Whether a save is by its name a downgraded or repaired copy of another."""
+    # Of thousands of names nearly all hold neither.
+    if "-for-" not in name and "-repaired" not in name:
+        return False
     return bool(_COPY.search(name) or _IN_COPIES.fullmatch(name))
 
 
@@ -82,4 +87,7 @@ def parse_step_words(name: str) -> int | None:
     """Describe the step that a name says in words, as `step-100` does."""
     found = _SAID.findall(name)
     # Of epoch=3-step=100 it is the step that orders the saves.
-    return int(max(found, key=lambda match: match[0].lower() != "epoch")[1]) if found else None
+    if not found:
+        return None
+    _, number, unit = max(found, key=lambda match: match[0].lower() != "epoch")
+    return int(number) * _THOUSANDS[unit.lower()]

@@ -372,6 +372,9 @@ def _downgrade(flags: DowngradeFlags, session: Session) -> int:
     else:
         copied = downgrade(source, target, to=to, name=flags.name, link=flags.link, progress=progress)
         copies = (copied,)
+    for copied in copies:
+        if copied.made:
+            session.store.note_copy("downgraded", copied.copy, copied.source)
     proofs = [
         prove_copy(copied, before, target, session.store, session.programs)
         for copied in copies
@@ -417,6 +420,7 @@ def _convert(flags: ConvertFlags, session: Session) -> int:
         system=session.settings.checkpoint_system,
         run=session.programs,
     )
+    session.store.note_copy("converted", converted.target, converted.source)
     session.output.show(lambda: describe_converted(converted), lambda: encode_converted(converted))
     return 0
 
@@ -437,6 +441,7 @@ def _repair(flags: RepairFlags, session: Session) -> int:
         run=session.programs,
         progress=session.output.progress("copying"),
     )
+    session.store.note_copy("repaired", repaired.copy, repaired.source)
     session.output.show(lambda: describe_repaired(repaired), lambda: encode_repaired(repaired))
     return 0
 

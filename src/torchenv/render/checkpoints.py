@@ -13,6 +13,7 @@ from torchenv.checkpoints.readability import Rules, rules
 from torchenv.checkpoints.values import Certainty, Reader, escape_name, runs_code, some
 from torchenv.render.environment import RUNS_SHOWN, columns, count_hidden, describe_run_row
 from torchenv.storage import Transfer
+from torchenv.storage.carry import describe_size
 from torchenv.system.words import count
 from torchenv.workspace.keys import as_json
 from torchenv.workspace.records import Environment, Kept, Run
@@ -92,7 +93,7 @@ def describe_show(scanned: Scanned, now: datetime, measured: MeasuredReleases = 
 def describe_kept(keeping: Keeping, environments: Sequence[Environment]) -> str:
     """Describe what was kept, for whom, and what guards it."""
     kept = keeping.kept
-    size = f"{count(keeping.files, 'file')}, {keeping.bytes / 1e6:.1f} MB"
+    size = f"{count(keeping.files, 'file')}, {describe_size(keeping.bytes)}"
     lines = [f"{make_printable(kept.path)} is kept: {size}, {kept.digest}"]
     names = [str(environment) for environment in environments if environment.number in kept.readable_by]
     lines.append(f"  readable by {', '.join(names)}" if names else "  no environment here can read it")
@@ -271,7 +272,7 @@ def encode_converted(converted: Converted) -> dict[str, Any]:
 
 def describe_converted(converted: Converted) -> str:
     """Describe what was written, and what the other form cannot hold."""
-    size = f"{count(converted.tensors, 'tensor')}, {converted.bytes / 1e6:.1f} MB"
+    size = f"{count(converted.tensors, 'tensor')}, {describe_size(converted.bytes)}"
     lines = [f"{converted.target}: {size}, written by torch {converted.torch} and verified tensor by tensor"]
     if converted.left_out:
         values = count(len(converted.left_out), "value")
@@ -315,14 +316,16 @@ def _scan_lines(scanned: Scanned, lines: Sequence[Run], now: datetime, *, show_a
     if not scanned.runs:
         return
     recorded = {line.path: line for line in lines}
-    saves = [save for run in scanned.runs for save in run.saves]
-    whole = sum(all(part.complete for part in save.parts) for save in saves)
-    yield f"{count(len(saves), 'save')} in {count(len(scanned.runs), 'run')}: {whole} complete"
-    shown = scanned.runs if show_all else scanned.runs[:RUNS_SHOWN]
+    # A folder of nothing but torchenv's own copies is no run.
+    runs = [run for run in scanned.runs if run.path in recorded]
+    saves = [save for run in runs for save in run.saves if not save.copy_kind]
+    whole = sum(save.complete for save in saves)
+    yield f"{count(len(saves), 'save')} in {count(len(runs), 'run')}: {whole} complete"
+    shown = runs if show_all else runs[:RUNS_SHOWN]
     rows = [_scan_row(run, recorded[run.path], scanned) for run in shown]
     if not show_all:
         yield columns(rows)
-        yield from count_hidden(0, len(scanned.runs) - len(shown))
+        yield from count_hidden(0, len(runs) - len(shown))
         if whole < len(saves):
             yield f"{count(len(saves) - whole, 'save')} not complete (see --all)"
     else:
@@ -341,7 +344,7 @@ def _scan_row(run: Saves, line: Run, scanned: Scanned) -> tuple[str, ...]:
         of_newest = [save for save in run.saves if save.name == line.newest and reads == line.newest]
         if any(scanned.judge.of_save(save, environment) == "readable-with-code" for save in of_newest):
             marks[at] += " with code"
-    return (name, count(len(run.saves), "save"), newest, *marks)
+    return (name, _count_saves(run), newest, *marks)
 
 
 def _explain_run(run: Saves, line: Run, scanned: Scanned, now: datetime) -> Iterator[str]:
@@ -380,6 +383,13 @@ def _describe_foreign(scanned: Scanned) -> Iterator[str]:
         yield f"classes of {len(own) - _MOST} more packages (--json has all)"
 
 
+def _count_saves(run: Saves) -> str:
+    copies = sum(1 for save in run.saves if save.copy_kind)
+    saves = count(len(run.saves) - copies, "save")
+    made = "1 copy" if copies == 1 else f"{copies} copies"
+    return ", ".join(said for said, number in ((saves, len(run.saves) - copies), (made, copies)) if number)
+
+
 def _part_lines(
     part: Part, save: Save, scanned: Scanned, now: datetime, measured: MeasuredReleases
 ) -> Iterator[str]:
@@ -387,7 +397,9 @@ def _part_lines(
     reader = scanned.judge.reader(found)
     step = f", step {save.step}" if save.step is not None else ""
     holds = f", {count(found.tensors, 'tensor')}" if found.tensors is not None else ""
-    yield f"{escape_name(part.path)}: {found.format}, {found.state}{step}{holds}, {found.bytes / 1e6:.1f} MB"
+    copied = f" ({save.copy_kind} copy)" if save.copy_kind else ""
+    size = describe_size(found.bytes)
+    yield f"{escape_name(part.path)}: {found.format}, {found.state}{step}{holds}, {size}{copied}"
     for _, message in _problems(part, now):
         yield f"  {found.state}: {message}" if not part.complete else f"  note: {message}"
     if found.foreign:
@@ -429,6 +441,7 @@ def _entry(
         "modified": modified.isoformat(timespec="seconds").replace("+00:00", "Z") if modified else None,
         "run": run,
         "kept": part.path in scanned.kept,
+        "copied": save.copy_kind or None,
         "environments": {
             str(environment.number): judge.of(part.found, environment) for environment in judge.environments
         },

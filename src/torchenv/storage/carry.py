@@ -40,5 +40,8 @@ def carry(
 
 
 def describe_size(size: int) -> str:
-    """Return a number of bytes as people read it."""
-    return f"{size / (1 << 30):.1f} GiB"
+    """Return a number of bytes as people read it, by the largest unit that leaves something to read."""
+    for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= (1 << shift) // 10:
+            return f"{size / (1 << shift):.1f} {unit}"
+    return f"{size} bytes"

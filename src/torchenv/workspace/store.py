@@ -33,6 +33,7 @@ _OF_A_WORKSPACE = frozenset(
             "building",
             "catalogue.toml",
             "checkpoints.json",
+            "copies",
             "current",
             "envs",
             "fingerprints",
@@ -229,6 +230,37 @@ class Store:
         except OSError:
             return ()
         return tuple(dict.fromkeys(line for line in lines if Path(line).is_absolute()))
+
+    def read_copies(self) -> dict[str, str]:
+        """Return how torchenv made each copy of a checkpoint that is still there, by its address."""
+        try:
+            lines = self._copies_path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        except OSError:
+            return {}
+        told = [line.split("\t") for line in lines]
+        return {
+            words[1]: words[0]
+            for words in told
+            if len(words) == 3 and os.path.lexists(words[1]) and os.path.lexists(words[2])
+        }
+
+    def note_copy(self, how: str, copy: str, source: str) -> None:
+        """Note that torchenv made a copy of a checkpoint, where there is a workspace.
+
+        A failure is of no weight: the copy is made, and is then taken for a save like others.
+        """
+        line = f"{how}\t{copy}\t{source}\n"
+        if not self.manifest_path.exists() or line.count("\t") != 2 or line.count("\n") != 1:
+            return
+        with suppress(OSError, WorkspaceError):
+            self._refuse()
+            # One write: others may do this at the same time.
+            with self._copies_path.open("a", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(line)
+
+    @property
+    def _copies_path(self) -> Path:
+        return self.root / "copies"
 
     def read_index_answers(self) -> str:
         """Return what the indexes answered of late, as a plan wrote it; empty where nothing is kept."""

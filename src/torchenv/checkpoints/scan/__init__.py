@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from torchenv.checkpoints import inspect
+from torchenv.checkpoints.formats.weight_index import find_missing_shards
+from torchenv.checkpoints.layouts import layouts
 from torchenv.checkpoints.scan.index import Found, ScanIndex, ScannedFolder
-from torchenv.checkpoints.values import Checkpoint, CheckpointNote, Reader
+from torchenv.checkpoints.values import Checkpoint, CheckpointNote, Reader, escape_name
 from torchenv.errors import InputError
 from torchenv.storage import Folder, Place
+from torchenv.storage.names import is_being_written
 
 _WHOLE = (".distcp", ".metadata", ".metadata.tmp")
 _SAFETENSORS = ".safetensors"
+_WEIGHTS = ".bin.index.json"
+_LONGEST = 4096  # bytes of a pointer file
 # Names that others use as well: a file that torch did not write is none of a training's.
 _OTHERS_USE = (".bin", ".tar", ".pkl")
 
@@ -23,17 +29,25 @@ def scan(roots: Sequence[Place], before: ScanIndex | None, say: Callable[[str], 
     Raises `InputError` for a root that is not there.
     """
     index = before.without_roots() if before else ScanIndex()
+    scan_into(index, roots, before, say)
+    return index
+
+
+def scan_into(
+    index: ScanIndex, roots: Sequence[Place], before: ScanIndex | None, say: Callable[[str], None]
+) -> None:
+    """Do so for an index that has all that was seen so far whenever this is interrupted."""
     for root in roots:
         known = before.roots.get(root.address, {}) if before else {}
-        index.roots[root.address] = dict(_scan_root(root, known, index, say))
-    return index
+        seen = index.roots[root.address] = {}
+        seen.update(_scan_root(root, known, index, say))
 
 
 def _scan_root(
     root: Place, known: dict[str, ScannedFolder], index: ScanIndex, say: Callable[[str], None]
 ) -> Iterator[tuple[str, ScannedFolder]]:
     try:
-        for address, folder in root.walk({each: seen.folder for each, seen in known.items()}):
+        for address, folder in root.walk({address: seen.folder for address, seen in known.items()}):
             if folder.closed:
                 say(f"{address} cannot be looked into: {folder.closed}")
                 continue
@@ -42,9 +56,10 @@ def _scan_root(
                 yield address, seen
                 continue
             if seen is not None and seen.folder.files == folder.files:
-                yield address, ScannedFolder(folder, seen.found)
+                yield address, ScannedFolder(folder, seen.found, seen.pointers)
             elif folder.files:
-                yield address, ScannedFolder(folder, list(_look_at(root, address, folder, index)))
+                found = list(_look_at(root, address, folder, index))
+                yield address, ScannedFolder(folder, found, _read_pointers(root, address, folder))
                 index.read += 1
                 if index.read % 1000 == 0:
                     say(f"{root.address}: {index.read} folders read")
@@ -61,12 +76,49 @@ def _look_at(root: Place, address: str, folder: Folder, index: ScanIndex) -> Ite
     if whole and (checkpoint := _inspect_folder(root, address)) is not None:
         yield index.add(checkpoint, "")
     one = root.address == address and len(folder.files) == 1 and address.endswith(next(iter(folder.files)))
+    missing = {
+        name: found
+        for name in folder.files
+        if name.endswith(_WEIGHTS) and (found := find_missing_shards(root.tree(address), name, folder.files))
+    }
+    lacking = {shard: found.note for found in missing.values() for shard in found.there}
     for name in sorted(folder.files):
+        if is_being_written(name):
+            note = CheckpointNote("unfinished", f"by its name it is not finished: {escape_name(name)}")
+            yield index.add(_describe_incomplete(address, name, folder, note), name)
+            continue
+        if name in missing and not missing[name].there:
+            yield index.add(_describe_incomplete(address, name, folder, missing[name].note), name)
+            continue
         if name.endswith(_WHOLE) or (whole and name.endswith((_SAFETENSORS, f"{_SAFETENSORS}.index.json"))):
             continue
         checkpoint = _inspect_folder(root, address if one else f"{address}/{name}")
-        if checkpoint is not None and not _is_others(name, checkpoint):
-            yield index.add(checkpoint, "" if one else name)
+        if checkpoint is None or _is_others(name, checkpoint):
+            continue
+        if name in lacking and checkpoint.state == "complete":
+            problems = (*checkpoint.problems, lacking[name])
+            checkpoint = replace(checkpoint, state="incomplete", problems=problems)
+        yield index.add(checkpoint, "" if one else name)
+
+
+def _describe_incomplete(address: str, name: str, folder: Folder, note: CheckpointNote) -> Checkpoint:
+    reader = Reader(certainty="unknown", because=(CheckpointNote("unread", "it could not be read"),))
+    path, size = f"{address}/{name}", folder.files[name][0]
+    return Checkpoint(
+        path=path, format="unknown", state="incomplete", problems=(note,), reader=reader, bytes=size
+    )
+
+
+def _read_pointers(root: Place, address: str, folder: Folder) -> dict[str, str]:
+    """Return what the pointer files of a folder hold; what is no short text is none."""
+    held = {}
+    for name in layouts().pointers:
+        if name in folder.files and folder.files[name][0] <= _LONGEST:
+            try:
+                held[name] = root.tree(address).read(name).decode().strip()
+            except (OSError, UnicodeDecodeError):
+                continue
+    return held
 
 
 def _whole(folder: Folder) -> bool:

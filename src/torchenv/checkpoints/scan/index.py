@@ -14,8 +14,9 @@ from torchenv import __version__
 from torchenv.checkpoints.readability import FILE
 from torchenv.checkpoints.values import Checkpoint, CheckpointNote, Format, Range, Reader, State
 from torchenv.storage import Folder
+from torchenv.storage.names import LAYOUTS
 
-SCHEMA = "torchenv.checkpoint-index/1"
+SCHEMA = "torchenv.checkpoint-index/2"
 
 
 class Found(NamedTuple):
@@ -33,10 +34,11 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class ScannedFolder:
-    """A folder as it was, and the checkpoints that were in it."""
+    """A folder as it was, the checkpoints that were in it, and what its pointer files held."""
 
     folder: Folder
     found: list[Found]
+    pointers: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -49,11 +51,14 @@ class ScanIndex:
     readers: list[Reader] = field(default_factory=list)
     roots: dict[str, dict[str, ScannedFolder]] = field(default_factory=dict)
     read: int = 0  # folders whose checkpoints had to be read anew
+    copies: dict[str, str] = field(
+        default_factory=dict
+    )  # addresses of torchenv's own copies, and how it made each
     _numbers: dict[Reader, int] = field(default_factory=dict)
 
     def without_roots(self) -> ScanIndex:
         """Return an index that holds no checkpoint yet and numbers the readers as this one does."""
-        return ScanIndex(list(self.readers), _numbers=dict(self._numbers))
+        return ScanIndex(list(self.readers), copies=self.copies, _numbers=dict(self._numbers))
 
     def add(self, checkpoint: Checkpoint, name: str) -> Found:
         """Put what is known of a checkpoint into the form of the index."""
@@ -92,9 +97,9 @@ class ScanIndex:
     def __iter__(self) -> Iterator[tuple[str, str, ScannedFolder, Found]]:
         """Yield root, address of the folder, folder and checkpoint, for every checkpoint."""
         for root, seen in self.roots.items():
-            for address, each in seen.items():
-                for found in each.found:
-                    yield root, address, each, found
+            for address, scanned in seen.items():
+                for found in scanned.found:
+                    yield root, address, scanned, found
 
     def to_json(self) -> str:
         """Write the side file."""
@@ -104,8 +109,14 @@ class ScanIndex:
             "readers": [reader.as_record() for reader in self.readers],
             "roots": {
                 root: {
-                    address: [each.folder.changed, each.folder.files, each.folder.folders, each.found]
-                    for address, each in seen.items()
+                    address: [
+                        scanned.folder.changed,
+                        scanned.folder.files,
+                        scanned.folder.folders,
+                        scanned.found,
+                        scanned.pointers,
+                    ]
+                    for address, scanned in seen.items()
                 }
                 for root, seen in self.roots.items()
             },
@@ -123,21 +134,24 @@ class ScanIndex:
             roots = {
                 root: {
                     address: ScannedFolder(
-                        Folder(changed, files, folders), [Found(*found_item) for found_item in found]
+                        Folder(changed, files, folders),
+                        [Found(*found_item) for found_item in found],
+                        pointers,
                     )
-                    for address, (changed, files, folders, found) in seen.items()
+                    for address, (changed, files, folders, found, pointers) in seen.items()
                 }
                 for root, seen in document["roots"].items()
             }
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
-        return cls(readers, roots, _numbers={each: number for number, each in enumerate(readers)})
+        return cls(readers, roots, _numbers={reader: number for number, reader in enumerate(readers)})
 
 
 @cache
 def maker() -> str:
     """Name what made an index: with other rules, the verdicts would be others."""
-    rules = (files("torchenv.catalogue") / "data" / FILE).read_bytes()
+    data = files("torchenv.catalogue") / "data"
+    rules = b"".join((data / name).read_bytes() for name in (FILE, LAYOUTS))
     return f"torchenv {__version__}, rules {hashlib.sha256(rules).hexdigest()[:16]}"
 
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from torchenv.checkpoints.layouts import layouts
 from torchenv.checkpoints.scan.index import Found, ScanIndex, ScannedFolder
+from torchenv.checkpoints.scan.unfinished import mark_unfinished
 from torchenv.checkpoints.steps import is_copy, original_of, parse_step_words, standing
 from torchenv.checkpoints.values import Checkpoint, Reader
 from torchenv.storage import is_remote
@@ -49,10 +51,22 @@ class Save:
     name: str
     step: int | None
     parts: list[Part] = field(default_factory=list)
+    address: str = ""
+    made: str = ""  # how torchenv made it, where it noted that: converted
 
     @property
     def complete(self) -> bool:
         return all(part.complete for part in self.parts)
+
+    @property
+    def copy_kind(self) -> str:
+        """How torchenv made it of another save; empty for what a training saved."""
+        return self.made or ("downgraded" if is_copy(self.name) else "")
+
+    @property
+    def resumes(self) -> bool:
+        """Whether a training goes on from it: it is complete, and in the form that its trainer wrote."""
+        return self.complete and self.made != "converted"
 
     @property
     def order(self) -> tuple[int, int, str]:
@@ -61,7 +75,7 @@ class Save:
         A copy comes before its original: what was saved is the newest, whoever reads it.
         """
         if self.step is not None:
-            return (self.step, 0 if is_copy(self.name) else 1, self.name)
+            return (self.step, 0 if self.copy_kind else 1, self.name)
         return (-1, max(part.modification_ns for part in self.parts), self.name)
 
 
@@ -71,6 +85,13 @@ class Saves:
 
     path: str
     saves: list[Save]
+
+    @property
+    def originals(self) -> list[Save]:
+        """The saves of the training itself, or all where there are only copies by their names."""
+        return [save for save in self.saves if not save.copy_kind] or [
+            save for save in self.saves if not save.made
+        ]
 
 
 def reader_after(reader: Reader, plain_path: bool) -> Reader:  # noqa: FBT001
@@ -175,32 +196,86 @@ def verdict(reader: Reader, environment: Environment, system: str) -> Verdict:
 def runs_of(index: ScanIndex, shown: Callable[[str], str]) -> list[Saves]:
     """Group into runs; `shown` gives the path by which the record names an address."""
     runs: dict[str, dict[str, Save]] = {}
+    inner: list[tuple[str, Save]] = []  # what is no save by its own name, with the run that it was put in
+    known = layouts()
     for root, seen in index.roots.items():
         # Strings, split and joined: a path object for each of thousands takes longer than the scan.
         between = "/" if is_remote(root) else os.sep
         first = root.count(between)
-        for address, each in seen.items():
-            for found in each.found:
+        for address, scanned in seen.items():
+            for found in scanned.found:
                 at = f"{address}{between}{found.name}" if found.name else address
                 run, _, name = at.rpartition(between)
                 path = at
                 step = parse_step_words(name)
+                is_inner = False
                 # A save in a save of the same step is a part of it, as in checkpoint-9/global_step9.
                 if step is None or parse_step_words(run.rpartition(between)[2]) == step:
                     parts = at.split(between)
-                    where, step = standing(parts, first)
+                    last = len(parts) - 1
+                    while last > first and known.is_inner(parts[last]):
+                        last -= 1
+                    where, step = standing(parts[: last + 1], first)
+                    is_inner = step is None and last < len(parts) - 1
                     run, name = between.join(parts[:where]), parts[where]
                     path = between.join(parts[: where + 1])
                 saves = runs.setdefault(run or between, {})
                 save = saves.get(name)
                 if save is None:
-                    save = saves[name] = Save(shown(path), name, step)
-                save.parts.append(Part(shown(at), each, found))
+                    save = saves[name] = Save(shown(path), name, step, address=path)
+                    if is_inner:
+                        inner.append((run or between, save))
+                save.parts.append(Part(shown(at), scanned, found))
+    _join_inner(runs, inner, shown)
+    _join_shared(runs)
+    mark_unfinished(runs, index)
+    _label_copies(runs, index)
     _join_copies(runs)
     grouped = [
         Saves(shown(run), sorted(saves.values(), key=lambda save: save.order)) for run, saves in runs.items()
     ]
     return sorted(grouped, key=lambda run: run.path)
+
+
+def _join_inner(
+    runs: dict[str, dict[str, Save]], inner: Iterable[tuple[str, Save]], shown: Callable[[str], str]
+) -> None:
+    """Make final/model.safetensors and final/optimizer.bin one save.
+
+    An optimizer.pt beside step-100 stays a save by itself.
+    """
+    for run, save in inner:
+        beside = runs.get(save.address)
+        if beside is None:
+            continue
+        if all(other.step is None for other in beside.values()):
+            for other in runs.pop(save.address).values():
+                save.parts += other.parts
+            continue
+        del runs[run][save.name]
+        if not runs[run]:
+            del runs[run]
+        for part in save.parts:
+            name = part.path.removeprefix(save.path).lstrip("/\\")
+            address = f"{save.address}{part.path.removeprefix(save.path)}"
+            beside[name] = Save(shown(address), name, None, [part], address)
+
+
+def _join_shared(runs: dict[str, dict[str, Save]]) -> None:
+    """Make what lies beside the saves of a run for the newest of them, as recipe_state does, a part of it."""
+    shared = layouts().shared_names
+    for saves in runs.values():
+        for name in shared & saves.keys():
+            if len(saves) > 1:
+                parts = saves.pop(name).parts
+                max(saves.values(), key=lambda save: save.order).parts += parts
+
+
+def _label_copies(runs: dict[str, dict[str, Save]], index: ScanIndex) -> None:
+    if index.copies:
+        for saves in runs.values():
+            for save in saves.values():
+                save.made = index.copies.get(save.address, "")
 
 
 def _join_copies(runs: dict[str, dict[str, Save]]) -> None:
@@ -220,17 +295,23 @@ def needs_plain_path(python: str | None) -> bool:
     return python is None or tuple(map(int, python.split(".")[:2])) < (3, 13)
 
 
+def run_lines(runs: Iterable[Saves], judge: Judge) -> tuple[Run, ...]:
+    """Return the manifest's line for each run; a folder of nothing but torchenv's copies is none."""
+    return tuple(run_line(run, judge) for run in runs if run.originals)
+
+
 def run_line(run: Saves, judge: Judge) -> Run:
     """Return the manifest's line for a run: its newest complete save, and the newest by environment."""
-    complete = [save for save in run.saves if save.complete]
-    newest = complete[-1] if complete else None
+    resuming = [save for save in run.saves if save.resumes]
+    originals = run.originals
+    newest = next((save for save in reversed(originals) if save.complete), None)
     readable = {}
     for environment in judge.environments:
-        for save in reversed(complete):
+        for save in reversed(resuming):
             if judge.of_save(save, environment) in READS:
                 readable[environment.number] = save.name
                 break
-    after = run.saves[run.saves.index(newest) + 1 :] if newest else run.saves
+    after = originals[originals.index(newest) + 1 :] if newest else originals
     broken = [save.name for save in after if not save.complete]
     return Run(
         path=run.path,
