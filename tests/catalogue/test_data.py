@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from torchenv.catalogue import Backend, Cuda, Release, Rocm, resources
 from torchenv.host.model import Capability, Host
 
 CATALOGUE = resources.catalogue()
+DATA = Path(resources.__file__).parent / "data"
 RELEASES = {str(each.version): each for each in CATALOGUE.releases}
 HOSTS = sorted((Path(__file__).parents[1] / "data" / "hosts").glob("*.json"))
 BACKENDS = [
@@ -223,6 +225,12 @@ def test_the_rocm_libraries_come_with_the_index_from_rocm7_14_on() -> None:
     family = backend("2.14.1", "rocm7.14").family
     assert family[:4] == ("triton-rocm", "rocm", "rocm-sdk-core", "rocm-sdk-libraries")
     assert sum(each.startswith("rocm-sdk-device-gfx") for each in family) == 25
+
+
+def test_the_libraries_of_2_12_are_those_of_its_wheels() -> None:
+    releases = tomllib.loads((DATA / "catalogue.toml").read_text("utf-8"))["release"]
+    (release,) = [item for item in releases if item["version"] == "2.12.0"]
+    assert (release["cudnn"], release["nccl"]) == ("9.20.0.48", "2.29.7")
 
 
 def test_the_longest_paths_are_those_measured_in_the_wheels() -> None:

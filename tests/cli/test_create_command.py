@@ -198,6 +198,29 @@ def test_a_directory_that_no_environment_can_be_used_in_is_refused_first(
     assert terminal.type(*words, *chosen).code == 0
 
 
+@pytest.mark.parametrize("place", ["workspace", "cache", "temporary"])
+def test_a_disk_that_starts_no_program_is_found_before_anything_is_fetched(
+    terminal: Terminal, index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    for name in ("cache", "temporary"):
+        (tmp_path / name).mkdir()
+    mounted = terminal.cwd if place == "workspace" else tmp_path / place
+    # A mount, which a test cannot make.
+    monkeypatch.setattr("torchenv.actions.room.find_noexec", lambda path: path.is_relative_to(mounted))
+    ended = terminal.create("--dry-run", TMPDIR=str(tmp_path / "temporary"))
+    assert index.wheels_fetched() == []
+    if place == "workspace":
+        assert ended.code == 5
+        assert f"programs cannot be started from {terminal.workspace / 'envs'}" in ended.err
+        return
+    assert ended.code == 0
+    said = {
+        "cache": f"note: the cache {mounted} is on a disk mounted with noexec",
+        "temporary": f"note: {mounted} is mounted with noexec: torch.compile and builds from source fail",
+    }
+    assert said[place] in ended.err
+
+
 def test_condas_base_is_named_and_not_touched(terminal: Terminal, tmp_path: Path) -> None:
     base = tmp_path / "miniforge3"
     site = base / "lib" / "python3.12" / "site-packages"

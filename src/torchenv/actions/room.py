@@ -22,7 +22,7 @@ def check_room(lock: Lock, *, usual: int, ports: Ports) -> None:
     `WorkspaceError` for the disk of the workspace, `ToolFailed` for that of the cache.
     """
     directory = ports.store.environments
-    _refuse_noexec(directory)
+    refuse_noexec(directory)
     files = [package.files[0] for package in lock.packages if package.files]
     needed = _UNPACKED * max(sum(file.size or 0 for file in files), usual)
     free = ports.store.free_space()
@@ -52,11 +52,26 @@ def _check_cache(cache: UvCache, files: list[LockedFile], usual: int, ports: Por
         )
 
 
-def _refuse_noexec(directory: Path) -> None:
+def refuse_noexec(directory: Path) -> None:
+    """Raise `WorkspaceError` where no program of an environment in a directory could be started."""
     if find_noexec(directory):
         raise WorkspaceError(
             f"programs cannot be started from {directory}: its disk is mounted with noexec",
             hint="choose another disk with --root DIR",
+        )
+
+
+def list_noexec(cache: Path | None, temporary: Path) -> Iterator[str]:
+    """Describe what fails later because no program may be started from the cache or from temporary files."""
+    if cache is not None and find_noexec(cache):
+        yield (
+            f"the cache {cache} is on a disk mounted with noexec: a package that is built from source fails"
+            " there; set UV_CACHE_DIR to a directory on another disk"
+        )
+    if find_noexec(temporary):
+        yield (
+            f"{temporary} is mounted with noexec: torch.compile and builds from source fail there;"
+            " set TMPDIR to a directory on another disk"
         )
 
 

@@ -438,6 +438,7 @@ def _note_obstacles(found: Plan, build: Build, session: Session) -> tuple[Proble
     """Print what forbids the plan or would undo it, which is worth knowing before anything is made."""
     from torchenv.actions.causes.surroundings import find_surroundings
 
+    _note_noexec(session)
     for constraint in session.inherited.forbidding(build.requirements):
         session.output.note(f"ignored, though it forbids what is planned: {constraint}")
     settings = session.settings
@@ -447,6 +448,22 @@ def _note_obstacles(found: Plan, build: Build, session: Session) -> tuple[Proble
         if problem.code not in known:
             session.output.note(problem.message)
     return around
+
+
+def _note_noexec(session: Session) -> None:
+    """Refuse a workspace that no program can be started from, and say what else will fail for that."""
+    import tempfile
+    from pathlib import Path
+
+    from torchenv.actions.room import list_noexec, refuse_noexec
+    from torchenv.installers.cache import locate_cache
+
+    settings = session.settings
+    refuse_noexec(session.store.environments)
+    cache = locate_cache(settings.environ, settings.home, settings.system)
+    temporary = Path(settings.environ.get("TMPDIR") or tempfile.gettempdir())
+    for note in list_noexec(cache.path if cache else None, temporary):
+        session.output.note(note)
 
 
 def _make(order: CreateOrder, flags: CreateFlags, session: Session) -> int:

@@ -244,9 +244,12 @@ def _name_other_machine(search: Search) -> str | None:
 
 def _name_flags_that_settle(search: Search, wanted: Sequence[Release]) -> Iterator[str]:
     """Name the flags that settle what is not known, beside whatever else would help."""
-    if {rejection.code for rejection in search.rejected} & _UNKNOWN:
+    unknown = [rejection.backend for rejection in search.rejected if rejection.code in _UNKNOWN]
+    if unknown:
         default = wanted[0].defaults.get(search.considered.vendor)
-        yield name_flags(search.considered.vendor, default)
+        # One that is refused for a reason that is known is opened by no word.
+        tag = default if default in unknown else unknown[0]
+        yield name_flags(search.considered.vendor, tag)
 
 
 def _name_driver_to_go_back_to(search: Search) -> Iterator[str]:

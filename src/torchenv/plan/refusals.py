@@ -176,4 +176,8 @@ def refuse_new_python(newest: str, found: str, why: str) -> Refusal:
 def name_flags(vendor: str, tag: str | None) -> str:
     """Name the flags that settle what cannot be read of a maker's device; `tag` is its default backend."""
     backend = f"vouch for a build with --backend {tag}" if tag else "vouch for a build with --backend"
-    return f"name it with --capability 8.9 (as it is), or {backend}" if vendor == "nvidia" else backend
+    return (
+        f"name the capability with --capability 8.9 (as it is), or {backend}"
+        if vendor == "nvidia"
+        else backend
+    )
