@@ -12,7 +12,7 @@ from tests.support.index import Index
 from tests.support.wheels import Sdist, Wheel
 from tests.support.workshop import MINOR
 
-from torchenv.errors import NothingSuits, ToolFailed, Unobtainable
+from torchenv.errors import IndexFailed, NothingSuits, ToolFailed, Unobtainable
 from torchenv.index.http import Network, NotLetIn
 from torchenv.index.logins import Logins
 from torchenv.index.pages import fetcher
@@ -124,6 +124,29 @@ def test_a_bound_name_is_never_taken_from_elsewhere(
     with pytest.raises((ToolFailed, NothingSuits)) as caught:
         uv.lock(request_for(packages=("corp-train",), private=(corporate,)))
     assert str(caught.value) == f"{corporate.url} has no corp-base"
+
+
+def test_a_survey_that_an_index_did_not_answer_is_said_to_have_failed(
+    environ: dict[str, str], request_for: Ask, corporate: PrivateIndex, index: Index
+) -> None:
+    programs, surveys = Programs(environ), []
+    index.remove("simple", "corp-base")
+
+    def fail_survey(command: Command, *, timeout: float | None = None) -> Completed:
+        # To look through the indexes, they are all asked alike.
+        if "unsafe-best-match" not in str(command):
+            return programs(command, timeout=timeout)
+        surveys.append(command)
+        said = f"error: Request failed after 3 retries\n  cause: Failed to fetch: `{index.packages}/numpy/`\n"
+        said += "  cause: error sending request\n  cause: operation timed out\n"
+        return Completed(command, 2, "", said)
+
+    uv = Uv(fail_survey, program=uv_program())
+    with pytest.raises(IndexFailed) as caught:
+        uv.lock(request_for(packages=("corp-train",), private=(corporate,)))
+    assert len(surveys) == 1
+    assert index.packages in caught.value.message
+    assert "has no" not in caught.value.message
 
 
 # Logins.
