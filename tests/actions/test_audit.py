@@ -87,6 +87,19 @@ def test_what_cannot_be_judged_is_not_counted_as_read(tmp_path: Path, breakages:
     assert (none.files, len(none.unread), none.is_blind) == (0, 1, True)
 
 
+def test_a_broken_file_without_torch_in_a_walked_folder_is_counted_and_named(
+    tmp_path: Path, breakages: Breakages
+) -> None:
+    write(tmp_path, "good.py", "x = 1\n")
+    broken = write(tmp_path, "broken.py", "x = (\n")
+    report = audit([tmp_path], [breakages])
+    assert (report.files, [file.path for file in report.unread], report.is_blind) == (
+        1,
+        [broken.as_posix()],
+        False,
+    )
+
+
 @pytest.mark.parametrize("text", [RELOAD + "(", "x = (\n"], ids=["names torch", "does not"])
 def test_a_named_file_that_cannot_be_judged_is_no_pass(
     tmp_path: Path, breakages: Breakages, text: str

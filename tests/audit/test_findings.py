@@ -105,8 +105,25 @@ def test_a_file_that_cannot_be_judged_is_told(
     assert result.why.startswith(why)
 
 
-def test_a_file_that_no_rule_can_hit_is_not_parsed(breakages: Breakages) -> None:
-    assert audit_content("a.py", FileKind.PYTHON, b"this is ( not Python", [breakages]) == ()
+@pytest.mark.parametrize(
+    ("kind", "good", "bad", "why"),
+    [
+        (FileKind.PYTHON, "x = '\\d'\n", "x = (\n", "not Python: line 1: '(' was never closed"),
+        (FileKind.SETUP_PY, "x = 1\n", "return = 1\n", "not Python: line 1: invalid syntax"),
+        (FileKind.PYTHON, "x = 1\n", "x = 1\0\n", "not Python: "),
+        (FileKind.PYTHON, "x = 1\n", "x = " + "(" * 400 + ")" * 400, ""),
+        (FileKind.PYPROJECT, "[tool]\n", "[tool\n", "not valid TOML: "),
+        (FileKind.LOCK, "version = 1\n", "version = \n", "not valid TOML: "),
+        (FileKind.NOTEBOOK, '{"cells": []}', '{"cells"', "not a Jupyter notebook of format 4: "),
+    ],
+)
+def test_a_file_that_no_rule_can_hit_is_known_to_be_what_its_name_says(
+    breakages: Breakages, kind: FileKind, good: str, bad: str, why: str
+) -> None:
+    assert audit_content("it", kind, good.encode(), [breakages]) == ()
+    result = audit_content("it", kind, bad.encode(), [breakages])
+    assert isinstance(result, Unread)
+    assert result.why.startswith(why)
 
 
 def test_a_cell_that_is_not_python_does_not_hide_the_others(breakages: Breakages) -> None:

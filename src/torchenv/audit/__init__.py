@@ -49,15 +49,19 @@ def audit_content(
 ) -> tuple[Finding, ...] | Unread:
     """Read one file that is not compiled and ask each rule that can matter to it.
 
-    `breakages` begins with the release that is audited for; those on the way to it follow. Code that
-    `is_named` is parsed even where no rule can matter to it, so that it is known to be code.
+    `breakages` begins with the release that is audited for; those on the way to it follow. What no rule can
+    matter to is only parsed, so that it is known to be what its name says; code that `is_named` is read in
+    whole.
     """
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         content = content.decode("utf-16", errors="replace").encode()
     holds = needle_test(content)
     asked = [(rule, facts) for facts in breakages for rule in rules if rule.may_hit(kind, holds, facts)]
     if not asked and not (is_named and kind in CODE):
-        return ()
+        from torchenv.audit.syntax import explain_damage
+
+        damage = explain_damage(kind, content)
+        return () if damage is None else Unread(path, damage)
     largest = LARGEST.get(kind, LARGEST_TEXT)
     if len(content) > largest:
         return Unread(path, f"larger than {largest / 1e6:.1f} MB")
@@ -87,8 +91,10 @@ def audit_native(
 
 def _findings(source: Source, asked: Sequence[tuple[Rule, Breakages]]) -> tuple[Finding, ...]:
     suppressed = _find_suppressions(source.text)
+    # Once for the file: there may be a finding in each line.
+    lines = source.text.split("\n") if source.module is not None else []
     found = {
-        _finding(source, rule, hit)
+        _finding(source, lines, rule, hit)
         for rule, facts in asked
         for hit in rule.find(source, facts)
         if not any(rule.name in suppressed.get(line, ()) for line in hit.place.lines())
@@ -115,11 +121,11 @@ def _find_suppressions(text: str) -> dict[int, frozenset[str]]:
     return found
 
 
-def _finding(source: Source, rule: Rule, hit: Hit) -> Finding:
+def _finding(source: Source, lines: Sequence[str], rule: Rule, hit: Hit) -> Finding:
     return Finding(
         path=source.path,
         line=_file_line(source, hit.place),
-        column=_column(source, hit.place),
+        column=_column(source, lines, hit.place),
         rule=rule.name,
         severity=hit.severity or rule.severity,
         why=hit.why,
@@ -131,10 +137,9 @@ def _file_line(source: Source, place: TextPlace) -> int:
     return source.file_lines[place.line - 1] if source.file_lines else place.line
 
 
-def _column(source: Source, place: TextPlace) -> int:
+def _column(source: Source, lines: Sequence[str], place: TextPlace) -> int:
     if source.module is None:
         return place.column
     # Python's trees count bytes, and people count letters.
-    lines = source.text.split("\n")
     before = lines[place.line - 1].encode()[: place.column - 1] if place.line <= len(lines) else b""
     return len(before.decode(errors="ignore")) + 1
