@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
+import subprocess
 import sys
 import venv
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from packaging.version import Version
 
-from torchenv.actions.causes.devices import find_device_causes
-from torchenv.actions.causes.machine import MachineFacts, Mount, find_machine_causes
+import torchenv
+from torchenv.actions import doctor
+from torchenv.actions.causes.devices import _CURES, find_device_causes
+from torchenv.actions.causes.machine import MachineFacts, Mount, find_machine_causes, read_machine
 from torchenv.actions.causes.packages import find_package_causes
 from torchenv.actions.causes.texts import KNOWN, find_known_texts
 from torchenv.actions.doctor import Diagnosis, diagnose
@@ -34,7 +40,7 @@ from torchenv.host.model import (
     WrittenVersion,
 )
 from torchenv.render.doctor import describe_diagnosis, encode_diagnosis
-from torchenv.system.process import Programs
+from torchenv.system.process import Command, Completed, Programs, Runner
 
 CATALOGUE = resources.catalogue()
 HOST = Host(system="linux", machine="x86_64")
@@ -223,8 +229,6 @@ def test_a_temporary_directory_that_runs_no_code_is_found(tmp_path: Path) -> Non
 
 
 def test_the_document_is_as_its_schema_says(tmp_path: Path) -> None:
-    import json
-
     from jsonschema import validate
 
     schema = json.loads(Path(__file__).parents[2].joinpath("docs/schemas/torchenv.doctor-1.json").read_text())
@@ -295,10 +299,28 @@ def of_machine(facts: MachineFacts, host: Host = HOST, **environ: str) -> list[t
 def test_devices_that_this_user_may_not_open() -> None:
     facts = MachineFacts(closed=("/dev/kfd", "/dev/nvidia0"))
     found = list(find_machine_causes(installation("2.15.0+rocm7.14"), facts, HOST, {}))
+    assert {finding.code for finding in found} == {"device-permission"}
     assert [(finding.path, finding.cure) for finding in found] == [
         ("/dev/kfd", "sudo usermod -aG render,video $USER"),
         ("/dev/nvidia0", "sudo chmod a+rw /dev/nvidia0"),
     ]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="becomes another user")
+def test_a_device_file_that_is_closed_to_this_user_is_found_for_real() -> None:
+    with TemporaryDirectory() as name:
+        root = Path(name)
+        root.chmod(0o755)
+        (root / "dev").mkdir()
+        (root / "dev" / "kfd").touch(mode=0o000)
+        child = os.fork()
+        if child == 0:
+            if os.geteuid() == 0:
+                # Root may open everything.
+                os.setuid(65534)
+            facts = read_machine(installation("2.15.0+rocm7.14"), {}, root=root)
+            os._exit(0 if facts.closed == (str(root / "dev" / "kfd"),) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_linux_driver_inside_wsl() -> None:
@@ -426,3 +448,115 @@ def test_a_text_on_record_is_told_by_its_cause(code: str) -> None:
 def test_every_known_text_has_one_on_record() -> None:
     assert {known.code for known in KNOWN} <= REPORTED.keys()
     assert list(find_known_texts("all is well", "/env")) == []
+
+
+# What the import showed
+
+
+def answer(report: Mapping[str, object]) -> Runner:
+    """Return a runner in which the Python of any environment gives this report."""
+
+    def run(command: Command, *, timeout: float | None = None) -> Completed:
+        return Completed(command=command, code=0, out=json.dumps(report), err="")
+
+    return run
+
+
+def see(path: Path, host: Host, **report: object) -> list[str]:
+    torch = {"version": "2.15.0+cu132", "cuda": "13.2", "hip": None, "file": str(path / "torch")}
+    site = make_environment(path, version="2.15.0+cu132")
+    torch["file"] = str(site / "torch" / "__init__.py")
+    run = answer({"torch": torch, **report})
+    return [f"{found.code}: {found.message}" for found in diagnose_by(path, host, run).findings]
+
+
+def diagnose_by(path: Path, host: Host, run: Runner) -> Diagnosis:
+    return diagnose(path, host, CATALOGUE, {}, run, machine=ROOMY)
+
+
+def test_a_device_that_torch_does_not_see_though_nothing_explains_it(tmp_path: Path) -> None:
+    assert see(tmp_path / "env", nvidia("610.10"), devices=[]) == [
+        "device-unseen: torch sees no device, and NVIDIA GeForce RTX 4090 is here"
+    ]
+
+
+def test_a_device_that_gives_a_wrong_result(tmp_path: Path) -> None:
+    device = {"device": "cuda:0", "name": "NVIDIA GeForce RTX 4090", "computes": False, "error": None}
+    assert see(tmp_path / "env", nvidia("610.10"), devices=[device]) == [
+        "device-fails: NVIDIA GeForce RTX 4090 does not compute: the result differs from the CPU's"
+    ]
+
+
+def test_an_import_without_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "LIMIT", 0.5)
+    make_environment(tmp_path / "env", torch="import time\ntime.sleep(60)\n")
+    (found,) = examine(tmp_path / "env").findings
+    assert (found.code, found.cure) == ("import-hangs", "python -X importtime -c 'import torch'")
+
+
+def test_an_interpreter_that_gives_no_answer(tmp_path: Path) -> None:
+    make_environment(tmp_path / "env")
+    python = tmp_path / "env" / "bin" / "python"
+    python.unlink()
+    python.write_text("#!/bin/sh\necho broken >&2\nexit 3\n")
+    python.chmod(0o755)
+    (found,) = examine(tmp_path / "env").findings
+    assert (found.code, found.message) == ("interpreter-fails", "its Python gave no answer: broken")
+
+
+def test_the_libraries_of_the_driver_are_looked_for_where_distributions_put_them(tmp_path: Path) -> None:
+    make_environment(tmp_path / "env")
+    for name in ("usr/lib/wsl/lib/libcuda.so.1", "usr/lib/x86_64-linux-gnu/libcuda.so.550.54"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    facts = read_machine(describe(tmp_path / "env"), {}, root=tmp_path)
+    assert [code for code, _ in of_machine(facts, replace(HOST, wsl=True))] == ["wsl-libcuda"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mounts a file system of Linux")
+def test_a_temporary_directory_that_is_full_and_runs_no_code_is_found_for_real(tmp_path: Path) -> None:
+    make_environment(tmp_path / "env")
+    small = tmp_path / "small"
+    small.mkdir()
+    options = ["-t", "tmpfs", "-o", "noexec,size=1m", "tmpfs", str(small)]
+    mount = subprocess.run(["mount", *options], check=False, capture_output=True)
+    if mount.returncode != 0:
+        pytest.skip("this user may mount nothing")
+    try:
+        facts = read_machine(describe(tmp_path / "env"), {"TMPDIR": str(small)})
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+    found = find_machine_causes(installation("2.15.0+cu132"), facts, HOST, {})
+    assert {("noexec", str(small)), ("tmp-full", str(small))} <= {(item.code, item.path) for item in found}
+
+
+@pytest.mark.parametrize("code", _CURES)
+def test_what_the_probe_says_of_a_device_is_a_finding_with_its_cure(code: str) -> None:
+    problem = Problem(code, "nvidia-smi", "as the probe says it")
+    (found,) = find_device_causes(
+        installation("2.15.0+cu132"), replace(HOST, problems=(problem,)), CATALOGUE, {}
+    )
+    assert (found.code, found.message, found.cure) == (code, "as the probe says it", _CURES[code])
+
+
+def list_kinds() -> set[str]:
+    """Return the code of every finding that the sources of the doctor make."""
+    package = Path(torchenv.__file__).parent
+    sources = (
+        *package.joinpath("actions", "causes").glob("*.py"),
+        package / "actions" / "doctor.py",
+        package / "environment" / "findings.py",
+    )
+    made = re.compile(r'(?:EnvironmentFinding|KnownText)\(\s*"([a-z-]+)"|\bcode = "([a-z-]+)"')
+    found = (match for path in sources for match in made.finditer(path.read_text("utf-8")))
+    return {code for match in found for code in match.groups() if code}
+
+
+def test_every_kind_of_finding_has_a_test() -> None:
+    kinds = list_kinds()
+    assert len(kinds) > 30
+    tests = Path(__file__).parents[1]
+    texts = [Path(__file__).read_text("utf-8")]
+    texts += [path.read_text("utf-8") for path in (tests / "environment").glob("*.py")]
+    tested = {code for text in texts for code in re.findall(r'"([a-z-]+)[":]', text)}
+    assert kinds - tested == set()
