@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from scripts.faults.kills import COMMANDS
-from scripts.faults.scene import Scene
+from scripts.faults.scene import Scene, refuse_changes
 from scripts.faults.tally import Tally, require
 from tests.support.index import serving
 from tests.support.world import world
@@ -75,7 +75,7 @@ def _try(scene: Scene, disk: Path, what: str, rest: int, name: str) -> None:
         ended.refuse_defect()
         require(ended.code == 0, f"`torchenv {' '.join(step)}` on a disk without {what}: {ended.err[-800:]}")
     _free(disk)
-    require(scene.digest() == around, "something outside the workspace has changed")
+    refuse_changes(around, scene.digest())
     scene.make_way_back()
     scene.succeed("rollback")
     scene.prove_sound()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from scripts.faults.scene import Ended, digest_of
+from scripts.faults.scene import Ended, digest_of, refuse_changes
 from scripts.faults.tally import Broken, Tally, require
 from tests.support.workspace import Workspace
 
@@ -69,7 +69,7 @@ class _Place:
         shutil.copytree(self.root, self.whole, symlinks=True)
         self.outside = self.digest()
 
-    def digest(self) -> str:
+    def digest(self) -> dict[str, str]:
         return digest_of((self.around, self.directory / ".venv"), ())
 
     def type(self, *words: str) -> Ended:
@@ -134,7 +134,7 @@ def _try(place: _Place, content: bytes, chance: random.Random, *, is_writing: bo
     if is_writing:
         for words in (chance.choice(_WRITING), ("rollback",)):
             place.type(*words).refuse_defect()
-        require(place.digest() == place.outside, "something outside the workspace has changed")
+        refuse_changes(place.outside, place.digest())
         require(not (place.around / "ran").exists(), "what the manifest holds was run")
         place.put_back()
     place.manifest.write_bytes(place.text.encode())

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts.faults.scene import Ended, Scene, finish, remove_tree
+from scripts.faults.scene import Ended, Scene, finish, refuse_changes, remove_tree
 from scripts.faults.tally import Tally, require
 from tests.support.index import Index, serving
 from tests.support.rights import drop_capabilities
@@ -80,7 +80,7 @@ def _try(scene: Scene, directory: Path, name: str, words: tuple[str, ...]) -> No
     # What was taken away is given back: then all is as before, and the next command works.
     _give_back()
     if "changes-around" not in changes:
-        require(scene.digest() == around, f"something outside the workspace has changed: {ended.err[-500:]}")
+        refuse_changes(around, scene.digest())
     if (scene.root / "manifest.toml").is_file() and name not in _DAMAGING:
         scene.prove_sound()
         ended = _run_denied(scene, ("rollback",), {})

@@ -138,12 +138,14 @@ class Scene:
         except Exception as error:
             raise Broken(f"the manifest cannot be read: {error}") from None
 
-    def digest(self) -> str:
+    def digest(self) -> dict[str, str]:
         """Return what tells whether anything around the workspace has changed."""
-        left_out = (self.home / ".local" / "state" / "torchenv", self.root, self.home / ".cache")
+        # What uv keeps for itself is uv's.
+        own = (".local/state/torchenv", ".local/share/uv", ".cache")
+        left_out = (self.root, *(self.home / name for name in own))
         return digest_of((self.home, self.around, self.project), left_out)
 
-    def digest_environments(self) -> dict[int, str]:
+    def digest_environments(self) -> dict[int, dict[str, str]]:
         """Return what tells whether a file of a finished environment has changed, by its number."""
         return {
             environment.number: digest_of((Path(environment.path),), ())
@@ -201,19 +203,25 @@ def finish(process: subprocess.Popen[str], words: tuple[str, ...], began: float)
     return Ended(words, process.returncode, out, err, time.monotonic() - began)
 
 
-def digest_of(places: tuple[Path, ...], left_out: tuple[Path, ...]) -> str:
-    """Return a digest of every name, mode, time, link and byte below some places."""
-    digest = hashlib.sha256()
+def digest_of(places: tuple[Path, ...], left_out: tuple[Path, ...]) -> dict[str, str]:
+    """Return a digest of the mode, the time, the target and the bytes of every file below some places."""
+    digests = {}
     for place in places:
-        for path in sorted(_walk(place, left_out)):
+        for path in _walk(place, left_out):
             status = path.lstat()
-            digest.update(f"{path}\0{status.st_mode:o}\0{status.st_nlink}\0".encode(errors="surrogateescape"))
+            content = f"{status.st_mode:o} {status.st_nlink} {status.st_mtime_ns} ".encode()
             if path.is_symlink():
-                digest.update(os.fsencode(path.readlink()))
+                content += os.fsencode(path.readlink())
             elif path.is_file():
-                digest.update(f"{status.st_mtime_ns}\0".encode())
-                digest.update(path.read_bytes())
-    return digest.hexdigest()
+                content += path.read_bytes()
+            digests[str(path)] = hashlib.sha256(content).hexdigest()
+    return digests
+
+
+def refuse_changes(before: dict[str, str], after: dict[str, str], what: str = "") -> None:
+    """Raise `Broken` where a file came, went or changed, with its name."""
+    changed = [path for path in {**before, **after} if before.get(path) != after.get(path)]
+    require(not changed, f"{', '.join(changed[:5])} changed {what}")
 
 
 def _walk(place: Path, left_out: tuple[Path, ...]) -> list[Path]:

@@ -22,6 +22,7 @@ class Tally:
     tries: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    unheard: int = 0
 
     @contextmanager
     def trying(self, name: str, what: str) -> Iterator[None]:

@@ -319,6 +319,13 @@ def test_a_file_that_was_cut_between_two_tables_is_damaged() -> None:
         assert caught.value.message == "manifest.toml: its end is missing: the last line is not `# end`"
 
 
+def test_a_file_that_was_cut_at_any_byte_is_damaged() -> None:
+    text = full_manifest().to_toml()
+    for end in range(len(text.rstrip())):
+        with pytest.raises(InputError):
+            Manifest.from_toml(text[:end], "manifest.toml")
+
+
 def test_a_file_from_before_the_end_mark_and_one_edited_by_hand_are_read() -> None:
     manifest = full_manifest()
     text = manifest.to_toml()

@@ -370,6 +370,8 @@ class Manifest:
         # Files from before the mark do not announce it.
         if table.get("end-mark", bool, False) and text.rstrip().rpartition("\n")[2].strip() != END_MARK:
             raise InputError(f"{source}: its end is missing: the last line is not `{END_MARK}`")
+        # One that was cut after its first lines is no workspace without environments.
+        table.get("next-number", int)
         manifest = read_record(table, cls, "schema", "end-mark")
         _check(manifest, table)
         return manifest
