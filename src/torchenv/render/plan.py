@@ -22,7 +22,7 @@ def describe_plan(
     A plan of a machine that `is_elsewhere` is made there, and not here.
     """
     where = "on that machine" if is_elsewhere else "next"
-    return "\n".join(_lines(plan, f"{where}: {following}", explain=explain))
+    return "\n".join(_lines(plan, f"{where}: {following}", explain=explain, is_elsewhere=is_elsewhere))
 
 
 def describe_decision(plan: Plan, *, explain: bool = False) -> str:
@@ -48,8 +48,8 @@ def describe_refusal(plan: Plan, *, explain: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _lines(plan: Plan, following: str, *, explain: bool) -> Iterator[str]:
-    yield from _decision(plan)
+def _lines(plan: Plan, following: str, *, explain: bool, is_elsewhere: bool) -> Iterator[str]:
+    yield from _decision(plan, is_elsewhere=is_elsewhere)
     yield from _warnings(plan)
     if plan.build is not None:
         yield describe_advice(plan)
@@ -60,10 +60,10 @@ def _lines(plan: Plan, following: str, *, explain: bool) -> Iterator[str]:
         yield following
 
 
-def _decision(plan: Plan) -> Iterator[str]:
+def _decision(plan: Plan, *, is_elsewhere: bool = False) -> Iterator[str]:
     if plan.build is None:
         wanted = "the latest torch" if plan.requested == "latest" else f"torch {plan.requested}"
-        yield f"no build of {wanted} suits this host"
+        yield f"no build of {wanted} suits {'that' if is_elsewhere else 'this'} host"
     else:
         yield f"torch {plan.build.torch} for {_python(plan.build)}"
         yield from (f"  {requirement}" for requirement in plan.build.requirements[1:])
