@@ -205,7 +205,7 @@ def plan(flags: PlanFlags, session: Session) -> int:
     if len(choice.hosts) > 1:
         return _plan_fleet(choice.hosts, asked, session)
     if not choice.hosts:
-        refuse_place(session.store.environments)
+        refuse_place(session.settings.root)
     host = _read_host(choice, session)
     carried = collect_packages((), None, session) if session.profile.packages != Packages() else None
     question = Question(
@@ -332,7 +332,7 @@ def create(flags: CreateFlags, session: Session) -> int:
 
     output, choice = session.output, flags.choice
     if not (flags.dry_run and choice.hosts):
-        refuse_place(session.store.environments)
+        refuse_place(session.settings.root)
     refuse_name(flags.name, session.store.read())
     host = _read_host(choice, session) if flags.dry_run else _read_buildable_host(choice, session)
     model = find_model(flags.like, session)
