@@ -84,6 +84,7 @@ def test_a_verdict_is_written_as_the_contract_says() -> None:
             "weights_only": True,
             "allow": [],
             "packages": {},
+            "imports": [],
             "ranks_min": 1,
             "nobody": False,
             "certainty": "confirmed",

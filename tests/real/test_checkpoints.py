@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.checkpoints.support import SAMPLES
+
+from torchenv.checkpoints.readability import rules
 
 pytestmark = pytest.mark.real
 
@@ -222,3 +225,118 @@ def test_a_scan_tells_who_reads_what_was_really_saved(trainings: Trainings) -> N
     (found,) = [each for each in json.loads(done.stdout)["checkpoints"] if each["format"] == "dcp"]
     assert found["reader"]["torch_min"] == "2.15"
     assert found["environments"] == {"1": "unreadable", "2": "readable"}
+
+
+# Loads each checkpoint as this torch does by default, in a process of its own: none sees another's imports.
+# Prints what came of each, and the names that torch.load opens by default.
+ASK = """
+import json, os, sys, warnings
+warnings.simplefilter("ignore")
+import torch
+from torch import _weights_only_unpickler
+
+torch.set_num_threads(1)
+program, top, answer = sys.argv
+
+
+def file_of(path):
+    names = os.listdir(path)
+    is_one = len(names) == 1 and not names[0].endswith((".safetensors", ".distcp", ".metadata"))
+    return os.path.join(path, names[0]) if is_one else None
+
+
+def load(path):
+    if file := file_of(path):
+        try:
+            torch.load(file)
+        except RuntimeError as error:
+            if "torch.jit.load" not in str(error):
+                raise
+            torch.jit.load(file)
+        return
+    import torch.distributed.checkpoint as dcp
+
+    if any(name.endswith(".safetensors") for name in os.listdir(path)):
+        reader = dcp.HuggingFaceStorageReader(path)
+    else:
+        reader = dcp.FileSystemReader(path)
+    try:
+        metadata = reader.read_metadata()
+    except FileNotFoundError:
+        metadata = reader.read_metadata(rank=0)
+    state = {
+        name: torch.empty(tuple(entry.size), dtype=entry.properties.dtype)
+        for name, entry in metadata.state_dict_metadata.items()
+        if hasattr(entry, "properties")
+    }
+    state |= dict.fromkeys(metadata.state_dict_metadata.keys() - state.keys())
+    dcp.load(state, storage_reader=reader)
+
+
+def ask(path):
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        try:
+            load(path)
+            said = "loaded"
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"[:300]
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as file:
+        said = file.read().decode()
+    os.wait()
+    return said
+
+
+writers = {writer: os.listdir(os.path.join(top, writer)) for writer in os.listdir(top)}
+paths = [os.path.join(writer, kind) for writer, kinds in writers.items() for kind in kinds]
+said = {path: ask(os.path.join(top, path)) for path in paths if file_of(os.path.join(top, path))}
+import torch.distributed.checkpoint
+
+said |= {path: ask(os.path.join(top, path)) for path in paths if path not in said}
+with open(answer, "w") as file:
+    json.dump({"said": said, "trusted": sorted(_weights_only_unpickler._get_allowed_globals())}, file)
+"""
+
+
+def list_trusted(torch: str) -> list[str]:
+    """Return the names that torch.load opens by default, as the packaged data say."""
+    known = rules()
+    opened = {code: known.features[code].weights_only for code in known.trusted.values() if code}
+    return sorted(
+        str(name) for name, code in known.trusted.items() if not code or torch in (opened[code] or ())
+    )
+
+
+def test_every_verdict_is_what_the_real_releases_do_by_default(trainings: Trainings) -> None:
+    program = trainings.directory / "ask.py"
+    program.write_text(ASK)
+    scanned = trainings.torchenv("checkpoints", "show", "--json", str(SAMPLES))
+    judged = {
+        "/".join(Path(found["path"]).relative_to(SAMPLES).parts[:2]): found
+        for found in json.loads(scanned.stdout)["checkpoints"]
+    }
+    contradicted, unknown, asked = [], 0, 0
+    for number, torch in ((1, "2.14.1"), (2, "2.15.0")):
+        answer = trainings.directory / f"answer-{number}.json"
+        done = trainings.torchenv(
+            "run", "-e", str(number), "--", "python", "-B", str(program), str(SAMPLES), str(answer)
+        )
+        assert done.returncode == 0, describe_end(done)
+        document = json.loads(answer.read_text())
+        assert document["said"].keys() == judged.keys()
+        for path, said in document["said"].items():
+            verdict, certainty = (
+                judged[path]["environments"][str(number)],
+                judged[path]["reader"]["certainty"],
+            )
+            asked += 1
+            unknown += verdict == "unknown"
+            is_wrong = verdict != "unknown" and (verdict == "readable") != (said == "loaded")
+            if is_wrong and certainty == "confirmed":
+                contradicted.append((torch, path, verdict, said))
+        assert list_trusted(torch) == document["trusted"]
+    assert contradicted == []
+    assert unknown <= 0.05 * asked

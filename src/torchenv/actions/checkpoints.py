@@ -204,16 +204,30 @@ def note_copies(index: ScanIndex, manifest: Manifest, store: Store) -> None:
 
 
 def find_package(store: Store, environment: Environment, name: str) -> str | None:
-    """Return the version of a package by the name of its record in an environment on disk."""
+    """Return the version of a package by its record; "" where an environment has none, None: unknown."""
     match store.locate(environment):
         case InPlace(top) | Moved(top):
             pass
         case _:
             return None
-    records = find_paths(top, f"lib/python*/site-packages/{name}-*.dist-info")
-    records += find_paths(top, f"Lib/site-packages/{name}-*.dist-info")
+    folders = [*find_paths(top, "lib/python*/site-packages"), *find_paths(top, "Lib/site-packages")]
+    records = [record for folder in folders for record in find_paths(folder, f"{name}-*.dist-info")]
     versions = {record.name.removesuffix(".dist-info").partition("-")[2] for record in records}
-    return versions.pop() if len(versions) == 1 else None
+    if versions:
+        return versions.pop() if len(versions) == 1 else None
+    # It may be there without a record, or in what the environment sees of its base.
+    elsewhere = any(find_paths(folder, pattern) for folder in folders for pattern in (f"{name}*", "*.pth"))
+    recorded = any(find_paths(folder, "*.dist-info") for folder in folders)
+    return None if elsewhere or not recorded or _sees_base(top) else ""
+
+
+def _sees_base(top: Path) -> bool:
+    try:
+        text = (top / "pyvenv.cfg").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return True
+    lines = {"".join(line.lower().split()) for line in text.splitlines()}
+    return "include-system-site-packages=false" not in lines
 
 
 def _judge_again(kept: Iterable[Kept], scanned: Scanned) -> tuple[Kept, ...]:

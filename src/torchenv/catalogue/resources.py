@@ -20,6 +20,7 @@ CATALOGUE = _PACKAGE / "data" / "catalogue.toml"
 SECTIONS = {
     "audit": _PACKAGE / "data" / "breakages.toml",
     "checkpoints": _PACKAGE / "data" / "checkpoint-rules.toml",
+    "checkpoint-names": _PACKAGE / "data" / "checkpoint-names.toml",
 }
 
 # The key by which an entry of a list of tables is known again in the user's file.

@@ -32,12 +32,14 @@ class Feature:
     weights_only: Range | None = ANY
     nobody: bool = False
     certainty: Certainty = "confirmed"
+    imports: tuple[str, ...] = ()  # that torch.load's default wants made before
+    packages: tuple[str, ...] = ()  # any version of each; "zstandard or pyzstd" is one of the two
 
     @classmethod
     def parse(cls, table: Table) -> Feature:
         table.only(
             {"code", "message", "remedy", "torch-min", "python-min", "system", "weights-only"}
-            | {"weights-only-max", "nobody", "certainty"}
+            | {"weights-only-max", "nobody", "certainty", "imports", "packages"}
         )
         oldest = table.get("weights-only", str, None)
         remedy = table.get("remedy", str, None)
@@ -54,7 +56,37 @@ class Feature:
             else Range(oldest=oldest, newest=table.get("weights-only-max", str, None)),
             nobody=table.get("nobody", bool, False),
             certainty=cast("Certainty", certainty),
+            imports=tuple(table.strings("imports")),
+            packages=tuple(table.strings("packages")),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackageDoor:
+    """Names that another package has, and the versions of it that have them.
+
+    The `classes` are data; any other name of the module may be anything, and asks for the package alone.
+    """
+
+    package: str
+    version: str
+    module: str
+    classes: frozenset[str]
+
+    @classmethod
+    def parse(cls, table: Table) -> PackageDoor:
+        table.only({"name", "version", "module", "classes"})
+        return cls(
+            package=table.get("name", str),
+            version=table.get("version", str, ""),
+            module=table.get("module", str),
+            classes=frozenset(table.strings("classes")),
+        )
+
+    def has(self, name: Global) -> bool:
+        """Return whether a name is of this module, and one of its classes if they are listed."""
+        inside = name.module == self.module or name.module.startswith(f"{self.module}.")
+        return inside and (not self.classes or (name.module == self.module and name.name in self.classes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +100,13 @@ class Rules:
     known: dict[Kind, frozenset[Global]]
     named: dict[Global, str]  # the feature that goes with a name
     members: frozenset[tuple[Global, str]]  # of the Enums that releases write
+    trusted: dict[Global, str]  # what torch.load's default opens; the feature of those not always trusted
+    doors: tuple[PackageDoor, ...]  # the narrower first
 
     @classmethod
-    def parse(cls, table: Table) -> Rules:
+    def parse(cls, table: Table, names: Table) -> Rules:
         table.schema(1, remedy="update torchenv")
-        table.only({"schema", "source", "oldest", "newest", "feature", "pt2", "dtype", "known"})
+        table.only({"schema", "source", "oldest", "newest", "feature", "pt2", "dtype", "known", "package"})
         features = {item.code: item for item in map(Feature.parse, table.tables("feature"))}
         known = table.table("known")
         dtypes = {Global("torch", name) for name in known.strings("dtypes")}
@@ -92,9 +126,12 @@ class Rules:
                     torch_min=oldest,
                     weights_only=Range(oldest=dtype.get("weights-only", str)),
                 )
+        trusted = _parse_trusted(names, features)
         return cls(
             oldest=table.get("oldest", str),
             newest=table.get("newest", str),
+            trusted=trusted,
+            doors=tuple(map(PackageDoor.parse, table.tables("package"))),
             features=features,
             pt2=tuple(
                 (
@@ -105,7 +142,7 @@ class Rules:
             ),
             known={
                 "dcp": _globals(known.strings("dcp")) | dtypes,
-                "save": _globals(known.strings("save")) | dtypes,
+                "save": _globals(known.strings("save")) | dtypes | trusted.keys(),
             },
             named=named,
             members=frozenset(
@@ -129,18 +166,38 @@ class Rules:
             if code in self.features and (name in self.named or name.module == "torch"):
                 codes.append(code)
             elif name not in self.known[kind]:
-                foreign.append(name)
+                if kind == "save" and any(door.classes and door.has(name) for door in self.doors):
+                    codes.append("package-class")
+                else:
+                    foreign.append(name)
+            elif kind == "save" and self.trusted.get(name):
+                codes.append(self.trusted[name])
         return codes, foreign
+
+    def of_packages(self, names: Iterable[Global]) -> tuple[tuple[str, str], ...]:
+        """Return the other packages that names need, and the versions of each that have them all."""
+        needed: dict[str, set[str]] = {}
+        for name in names:
+            door = next((door for door in self.doors if door.has(name)), None)
+            if door is not None:
+                needed.setdefault(door.package, set()).update({door.version} - {""})
+        return tuple((name, ",".join(sorted(versions))) for name, versions in sorted(needed.items()))
 
     def needs_allowed(self, names: Iterable[Global]) -> tuple[str, ...]:
         """Return the names that have to be allowed before torch.load's default opens a file."""
         return tuple(
             str(name)
             for name in names
-            if (code := self.named.get(name))
+            if (code := self.named.get(name) or self._class_code(name))
             and (opens := self.features[code].weights_only) != ANY
             and (opens is None or opens.newest is not None)
         )
+
+    def _class_code(self, name: Global) -> str | None:
+        is_class = name not in self.known["save"] and any(
+            door.classes and door.has(name) for door in self.doors
+        )
+        return "package-class" if is_class else None
 
     def certainty(self, reader: Reader, releases: Iterable[str]) -> Certainty:
         """Return how sure a reader is for these versions of torch: what nobody measured is inferred."""
@@ -167,14 +224,18 @@ class Rules:
                 oldest=_newest(torch.oldest, *(item.oldest for item in ranges)),
                 newest=min(newest, key=Version) if newest else None,
             )
+        packages = dict.fromkeys((name for feature in features for name in feature.packages), "")
+        packages |= dict(told.pop("packages", ()))
         reader = Reader(
             torch=torch,
+            packages=tuple(packages.items()),
             python_min=_newest(*(feature.python_min for feature in features)),
             system=next((feature.system for feature in features if feature.system), None),
             weights_only=restricted,
             nobody=any(feature.nobody for feature in features),
             certainty=certainty,
             because=tuple(CheckpointNote(feature.code, feature.message) for feature in features),
+            imports=tuple(dict.fromkeys(name for feature in features for name in feature.imports)),
         )
         return replace(reader, **told)
 
@@ -182,7 +243,28 @@ class Rules:
 @cache
 def rules(own: Path | None = None) -> Rules:
     """Read the rules that torchenv is shipped with, a user's `[checkpoints]` laid over them."""
-    return Rules.parse(section("checkpoints", own))
+    return Rules.parse(section("checkpoints", own), section("checkpoint-names", own))
+
+
+def _parse_trusted(names: Table, features: dict[str, Feature]) -> dict[Global, str]:
+    """Return every name that some release opens by default; add a feature for each range of releases."""
+    names.schema(1, remedy="update torchenv")
+    names.only({"schema", "source", "trusted"})
+    trusted: dict[Global, str] = {}
+    for table in names.tables("trusted"):
+        table.only({"weights-only", "weights-only-max", "names"})
+        oldest, newest = table.get("weights-only", str, None), table.get("weights-only-max", str, None)
+        code = ""
+        if oldest or newest:
+            code = f"trusted-{oldest or ''}-{newest or ''}".rstrip("-")
+            since = f"from torch {oldest} on" if oldest else f"up to torch {newest}"
+            features[code] = Feature(
+                code=code,
+                message=f"it names what torch.load's default opens {since}",
+                weights_only=Range(oldest=oldest, newest=newest),
+            )
+        trusted |= dict.fromkeys(_globals(table.strings("names")), code)
+    return trusted
 
 
 _DOUBT = ("confirmed", "inferred", "unknown").index

@@ -66,12 +66,13 @@ class Reader:
     because: tuple[CheckpointNote, ...] = ()
     allow: tuple[str, ...] = ()  # names of the file that torch.load's default does not open
     packages: tuple[tuple[str, str], ...] = ()  # other packages that it needs, with their versions
+    imports: tuple[str, ...] = ()  # modules that torch.load's default wants imported before
 
     def needs_code(self, torch: str) -> bool:
-        """Return whether a torch that reads it does so only with `weights_only=False` or names allowed."""
+        """Return whether a torch that reads it does so only with `weights_only=False`, an import or names."""
         if Version(torch).release[:2] < _RESTRICTED_SINCE:
             return False
-        return self.weights_only is None or torch not in self.weights_only
+        return bool(self.imports) or self.weights_only is None or torch not in self.weights_only
 
     def reads(self, torch: str, python: str | None = None, system: str | None = None) -> bool | None:
         """Return whether this torch, on this Python and system, reads it; None: that is not known.
@@ -116,6 +117,7 @@ class Reader:
             "because": [note.as_json() for note in self.because],
             "allow": list(self.allow),
             "packages": [list(package) for package in self.packages],
+            "imports": list(self.imports),
         }
 
 

@@ -416,14 +416,25 @@ def _part_lines(
     yield from (f"    {note.message}" for note in reader.because)
     for environment in scanned.judge.environments:
         judged = scanned.judge.of(found, environment)
-        way = f": {_describe_code(reader.allow)}" if judged == "readable-with-code" else ""
+        way = f": {_describe_code(reader)}" if judged == "readable-with-code" else ""
         yield f"  environment {environment}: {judged}{way}"
 
 
-def _describe_code(allow: Sequence[str]) -> str:
+def _describe_code(reader: Reader) -> str:
     """Describe how `torch.load` reads what its default refuses."""
-    names = ", ".join(map(escape_name, allow))
-    return f"allow {names}, or use weights_only=False" if names else "use weights_only=False"
+    ways = []
+    if reader.imports:
+        ways.append(f"import {', '.join(reader.imports)} first")
+    if reader.allow:
+        names = ", ".join(map(_describe_allowed, reader.allow))
+        ways.append(f"call `torch.serialization.add_safe_globals([{names}])`")
+    return f"{' and '.join(ways)}, or use weights_only=False" if ways else "use weights_only=False"
+
+
+def _describe_allowed(name: str) -> str:
+    # numpy's functions know themselves by another module than the file does.
+    is_moved = name.startswith(("numpy.core.", "numpy._core."))
+    return f'({escape_name(name)}, "{escape_name(name)}")' if is_moved else escape_name(name)
 
 
 def _entry(

@@ -38,6 +38,7 @@ Watch = Callable[[Any, int | None], None]
 
 # Python 3.11.0 to 3.11.3 pickle the member of an Enum as `getattr(Class, "NAME")`.
 GETATTR = Global("builtins", "getattr")
+DTYPE = Global("numpy", "dtype")
 
 
 @dataclass(slots=True)
@@ -51,6 +52,7 @@ class PickleWalk:
     calls: dict[Global, int] = field(default_factory=dict)  # how often each is called
     # How often a name is taken out of a class by `getattr`, and nothing else is made of that.
     taken: dict[tuple[Global, str], int] = field(default_factory=dict)
+    dtypes: set[str] = field(default_factory=set)  # numpy's, as it writes them: f4, i8, U5
     stored: list[Any] = field(default_factory=list)  # the references to what is outside
     fetched: list[tuple[Any, ...]] = field(default_factory=list)  # tuples that are used again
     frames: list[tuple[int, int]] = field(default_factory=list)  # where each FRAME is, its length
@@ -164,8 +166,8 @@ def _run(  # noqa: PLR0915 - one loop over the opcodes is the fast way, and read
             maker = stack[-1]
             if type(maker) is Global:
                 found.calls[maker] = found.calls.get(maker, 0) + 1
-                if maker == GETATTR:
-                    _note_taken(found, arguments)
+                if maker in (GETATTR, DTYPE):
+                    _note_arguments(found, maker, arguments)
             stack[-1] = InertObject(maker, arguments)
             room -= 64
         elif op == 0x28:  # MARK
@@ -453,7 +455,13 @@ def _global(found: PickleWalk, module: Any, name: Any, at: int) -> Global:
     return known
 
 
-def _note_taken(found: PickleWalk, arguments: Any) -> None:
+def _note_arguments(found: PickleWalk, maker: Global, arguments: Any) -> None:
+    if maker == DTYPE:
+        # dtype("f4", False, True); as a string of Python 2 it is bytes.
+        written = arguments[0] if type(arguments) is tuple and arguments else None
+        if type(written) is str and len(written) < 20 and len(found.dtypes) < 100:
+            found.dtypes.add(written)
+        return
     well_formed = type(arguments) is tuple and tuple(map(type, arguments)) == (Global, str)
     # An Enum has a few members; who takes more names than that is not after one.
     if well_formed and (arguments in found.taken or len(found.taken) < 100):

@@ -209,7 +209,8 @@ def _describe_save(
     found, foreign = rules().of_names(names, "save")
     codes = [*codes, *found]
     if "nested-jagged" in codes:
-        codes[codes.index("nested-jagged")] = _describe_jagged(walked, data)
+        written = _describe_jagged(walked, data)
+        codes = [written if code == "nested-jagged" else code for code in codes]
     if form != "torchscript" and walked.protocol > 2:
         codes.append("protocol-5" if walked.protocol == 5 else "protocol-4")
     if foreign:
@@ -222,21 +223,27 @@ def _describe_save(
         format=form,
         state=state,
         problems=tuple(problems),
-        reader=rules().reader(codes, allow=rules().needs_allowed(names), packages=_find_packages(names)),
+        reader=rules().reader(codes, allow=_find_allowed(names, walked), packages=rules().of_packages(names)),
         tensors=sum(walked.calls.get(item, 0) for item in _TENSORS),
         bytes=size,
         foreign=tuple(map(str, foreign[:_NAMED])),
     )
 
 
-def _find_packages(names: Iterable[Global]) -> tuple[tuple[str, str], ...]:
-    """Return the packages that the names of a file need: numpy 2 writes what numpy has since 1.26."""
-    modules = {name.module for name in names}
-    if any(module == "numpy._core" or module.startswith("numpy._core.") for module in modules):
-        return (("numpy", ">=1.26"),)
-    if any(module == "numpy" or module.startswith("numpy.") for module in modules):
-        return (("numpy", ""),)
-    return ()
+# The classes of numpy's dtypes, whose state torch.load sets only where they are allowed, too.
+_DTYPES = {
+    "b1": "Bool", "i1": "Int8", "i2": "Int16", "i4": "Int32", "i8": "Int64", "u1": "UInt8", "u2": "UInt16",
+    "u4": "UInt32", "u8": "UInt64", "f2": "Float16", "f4": "Float32", "f8": "Float64", "f16": "LongDouble",
+    "c8": "Complex64", "c16": "Complex128", "U": "Str", "S": "Bytes", "O": "Object", "M": "DateTime64",
+    "m": "TimeDelta64", "V": "Void",
+}  # fmt: skip
+
+
+def _find_allowed(names: Iterable[Global], walked: PickleWalk) -> tuple[str, ...]:
+    """Return all that has to be allowed before torch.load's default opens a file."""
+    kinds = {_DTYPES.get(dtype) or _DTYPES.get(dtype[:1]) for dtype in walked.dtypes}
+    classes = [f"numpy.dtypes.{kind}DType" for kind in sorted(filter(None, kinds))]
+    return (*rules().needs_allowed(names), *classes)
 
 
 def _describe_jagged(walked: PickleWalk, data: bytes) -> str:

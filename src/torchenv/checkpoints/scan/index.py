@@ -168,6 +168,7 @@ def _reader(told: Mapping[str, Any]) -> Reader:
         because=tuple(CheckpointNote(note["code"], note["message"]) for note in told["because"]),
         allow=tuple(told["allow"]),
         packages=tuple((name, version) for name, version in told["packages"]),
+        imports=tuple(told["imports"]),
     )
 
 

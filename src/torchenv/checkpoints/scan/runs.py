@@ -20,7 +20,7 @@ Verdict = Literal["readable", "readable-with-code", "unreadable", "unknown"]
 READS: frozenset[Verdict] = frozenset({"readable", "readable-with-code"})
 _NAMED = 10  # newer broken saves that the manifest names
 
-# Returns the version that an environment has of a package, or None where that is not known.
+# Returns the version that an environment has of a package, "" where it has none, None where it is not known.
 FindPackage = Callable[[Environment, str], str | None]
 
 
@@ -131,22 +131,27 @@ class Judge:
         if key not in self._known:
             reader = self.reader(found)
             known = verdict(reader, environment, self._system)
-            self._known[key] = self._judge_packages(reader, environment) or known if known in READS else known
+            self._known[key] = (
+                known if known == "unreadable" else self._judge_packages(reader, environment, known)
+            )
         return self._known[key]
 
-    def _judge_packages(self, reader: Reader, environment: Environment) -> Verdict | None:
-        """Judge by the other packages of an environment; None where they are as they should be."""
+    def _judge_packages(self, reader: Reader, environment: Environment, known: Verdict) -> Verdict:
+        """Judge by the other packages of an environment what is `known` by its torch."""
         from packaging.specifiers import SpecifierSet
 
-        for name, needed in reader.packages:
-            if not needed:
+        for names, needed in reader.packages:
+            # One of several packages is enough: zstandard or pyzstd.
+            versions = [self._find_package(environment, name) for name in names.split(" or ")]
+            if any(
+                version and SpecifierSet(needed).contains(version, prereleases=True) for version in versions
+            ):
                 continue
-            version = self._find_package(environment, name)
-            if version is None:
-                return "unknown"
-            if not SpecifierSet(needed).contains(version, prereleases=True):
+            if None not in versions:
                 return "unreadable"
-        return None
+            if needed:
+                known = "unknown"
+        return known
 
     def of_save(self, save: Save, environment: Environment) -> Verdict:
         """Judge all that was saved at one step: no part may be unreadable, and one must be read.
