@@ -71,7 +71,7 @@ def test_the_page_is_whole_and_needs_nothing_from_elsewhere(standing: ReportData
     assert (tags.open, tags.addresses) == ([], ["#picture"])
     assert tags.seen.isdisjoint({"link", "img", "iframe"})
     assert not re.search(r"url\(|@import|https?:", page)
-    assert '<td class="good">proven</td>' in page
+    assert '<td class="good short">proven</td>' in page
 
 
 def test_no_word_from_outside_becomes_part_of_the_page(standing: ReportData) -> None:

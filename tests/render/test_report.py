@@ -20,7 +20,7 @@ def test_a_terminal_gets_one_page(standing: ReportData) -> None:
     assert text.partition("\n\nEnvironments\n")[2] == (
         "          number  name                 torch         Python  state           reads\n"
         "          1       2.14.1-cu126-py3.12  2.14.1+cu126  3.12.7  adopted, ready  dcp<=2.14\n"
-        "  in use  2       2.15.0-cu132-py3.12  2.15.0+cu132  3.12.7  proven          dcp<=2.15\n"
+        "  active  2       2.15.0-cu132-py3.12  2.15.0+cu132  3.12.7  proven          dcp<=2.15\n"
         "\n"
         "Proofs\n"
         "  environment  check  result  when                  host   devices     torch         said\n"

@@ -87,7 +87,7 @@ def list_sections(standing: ReportData) -> Iterator[Section]:
 
 def _environment(environment: Environment, manifest: Manifest) -> tuple[str, ...]:
     return (
-        "in use" if environment.number == manifest.current else "",
+        "active" if environment.number == manifest.current else "",
         str(environment.number),
         environment.name,
         environment.torch or "none",
@@ -162,7 +162,7 @@ MARKS: Mapping[str, str] = {
     "warning": "note",
     "passed": "good",
     "proven": "good",
-    "in use": "good",
+    "active": "good",
 }
 
 
