@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 from tests.support.terminal import Terminal
 
+from torchenv.cli import _KEPT, _name_way_on
 from torchenv.cli.output import Output
-from torchenv.cli.progress import ProgressLines, describe_bytes, describe_seconds
+from torchenv.cli.programs import Downloads
+from torchenv.cli.progress import ProgressLines, describe_bytes, describe_seconds, follow
+from torchenv.system.orphans import SharedHandles
+from torchenv.system.process import Command, Programs
 
 MIB = 1 << 20
 
@@ -84,3 +88,34 @@ def test_the_programs_that_run_are_named_to_who_asks(tmp_path: Path) -> None:
     path = f"{tool.parent}:{terminal.environ['PATH']}"
     assert "$ nvidia-smi " in terminal.type("probe", "-v", PATH=path).err.replace(f"{tool.parent}/", "")
     assert "nvidia-smi" not in terminal.type("probe", PATH=path).err
+
+
+def test_what_uv_says_of_its_downloads_is_counted_in_bytes() -> None:
+    downloads = Downloads()
+    lines = ("Resolved 2 packages in 61ms", "Downloading torch (1.5GiB)", "Downloading big (512.0KiB)")
+    for line in lines:
+        downloads.hear(line)
+    assert downloads.count() == (0, (3 << 29) + (1 << 19))
+    downloads.hear(" Downloaded big")
+    assert downloads.count() == (1 << 19, (3 << 29) + (1 << 19))
+
+
+def test_the_lines_of_a_program_are_heard_while_it_runs_and_kept() -> None:
+    heard: list[str] = []
+    programs = Programs({"PATH": "/usr/bin:/bin"}, SharedHandles())
+    done = programs.run(Command(("sh", "-c", "echo a >&2; echo b >&2; echo out")), hear=heard.append)
+    assert (heard, done.err, done.out, done.code) == (["a\n", "b\n"], "a\nb\n", "out\n", 0)
+
+
+def test_what_is_followed_ends_with_all_of_it() -> None:
+    shown: list[tuple[int, int]] = []
+    with follow("downloading", lambda: (5, 10), lambda done, total: shown.append((done, total)), None, print):
+        pass
+    assert shown[-1] == (10, 10)
+
+
+def test_an_interrupt_names_what_was_kept_and_the_command_that_goes_on() -> None:
+    assert _name_way_on(["create", "2.15", "--name", "my env"]) == (
+        "go on with `torchenv create 2.15 --name 'my env'`"
+    )
+    assert {"create", "sync", "add", "drop", "restore", "fetch", "bundle", "upgrade"} <= _KEPT.keys()

@@ -163,6 +163,23 @@ def bring(
     return tuple(directory / file.name for file in files)
 
 
+def count_brought(lock: Lock, directory: Path, *, python: str, platform: str) -> tuple[int, int]:
+    """Return the bytes that `bring` has brought so far, and those of all; 0 where a size is unknown."""
+    chosen = [(package, package.choose_file(python, platform)) for package in lock.packages]
+    files = [file for package, fitting in chosen for file in ([fitting] if fitting else package.files)]
+    places = (place for file in files for place in (directory / file.name, _beside(file, directory)))
+    there = sum(_measure(place) for place in places)
+    sizes = [file.size for file in files]
+    return there, 0 if None in sizes else sum(size or 0 for size in sizes)
+
+
+def _measure(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
 def _bring(file: LockedFile, directory: Path, download: Download) -> None:
     beside = _beside(file, directory)
     try:

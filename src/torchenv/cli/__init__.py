@@ -62,14 +62,24 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "catalogue": ("catalogue", "Show, check or update what is known of PyTorch's releases"),
 }
 
-# What an interrupt leaves of a command, where that is not plain.
-_AGAIN = "run the same command again to go on"
+# What an interrupt leaves of a command: what was kept and what was cleared.
+_BUILDING = "cleared the unfinished environment and kept what was downloaded"
 _KEPT = {
-    "create": f"cleared the unfinished environment and kept what was downloaded; {_AGAIN}",
-    "sync": f"cleared the unfinished environment and kept what was downloaded; {_AGAIN}",
-    "restore": f"cleared the unfinished environment and kept what was downloaded; {_AGAIN}",
-    "fetch": f"kept the files that arrived whole; {_AGAIN}",
-    "bundle": f"kept the files that arrived whole; {_AGAIN}",
+    "create": _BUILDING,
+    "sync": _BUILDING,
+    "restore": _BUILDING,
+    "add": _BUILDING,
+    "drop": _BUILDING,
+    "upgrade": "kept the steps that are done",
+    "fetch": "kept the files that arrived whole",
+    "bundle": "kept what was downloaded; no file was written",
+    "pack": "cleared the unfinished file",
+    "lock": "kept the lock files as they were",
+    "smoke": "kept the environment and its earlier proofs as they were",
+    "evaluate": "kept the earlier measures",
+    "checkpoints": "cleared unfinished copies; checkpoints are as they were",
+    "remove": "kept what was not removed yet",
+    "prune": "kept what was not removed yet",
 }
 
 # Commands that neither change a workspace nor start what lies in it; `doctor` asks for trust itself, where it
@@ -172,7 +182,10 @@ def _run_guarded(
         at = _find_command(list(argv))
         kept = None if at is None else _KEPT.get(argv[at])
         output.warn("\n".join([*([kept] if kept else []), "interrupted"]))
-        output.print_failure(INTERRUPTED, "interrupted", kept)
+        hint = _name_way_on(list(argv)) if kept else None
+        if hint is not None:
+            output.warn(f"hint: {hint}")
+        output.print_failure(INTERRUPTED, "interrupted", "; ".join(filter(None, (kept, hint))) or None)
         return INTERRUPTED
     except BrokenPipeError:
         # Who read the output has seen enough.
@@ -184,6 +197,13 @@ def _run_guarded(
         output.warn("this is a defect in torchenv: please report it with the lines above")
         output.print_failure(DEFECT, f"defect in torchenv: {type(error).__name__}: {error}")
         return DEFECT
+
+
+def _name_way_on(argv: list[str]) -> str:
+    """Return the hint with the command that goes on, which is the same one."""
+    import shlex
+
+    return f"go on with `{shlex.join(['torchenv', *argv])}`"
 
 
 def _run(

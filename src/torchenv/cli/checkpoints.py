@@ -241,13 +241,14 @@ def _scan(flags: ScanFlags, session: Session) -> int:
     from torchenv.storage import place
 
     roots = roots_of(flags.paths, () if flags.paths else list_roots(session), session.settings.cwd)
-    scanned, lines = scan_and_record(
-        [place(root) for root in roots],
-        session.store,
-        whole=not flags.paths and bool(session.profile.checkpoints.roots),
-        system=session.settings.checkpoint_system,
-        say=session.output.say,
-    )
+    with session.output.wait_for(f"scanning {', '.join(roots)}"):
+        scanned, lines = scan_and_record(
+            [place(root) for root in roots],
+            session.store,
+            whole=not flags.paths and bool(session.profile.checkpoints.roots),
+            system=session.settings.checkpoint_system,
+            say=session.output.say,
+        )
     if session.output.is_json:
         session.output.print_document(encode_checkpoints(scanned, now()))
     else:

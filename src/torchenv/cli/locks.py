@@ -534,7 +534,7 @@ def declare_fetch(parser: Parser) -> None:
 
 def fetch(flags: FetchFlags, session: Session) -> int:
     """Fetch them, each proven by its hash."""
-    from torchenv.actions.sources import bring
+    from torchenv.actions.sources import bring, count_brought
 
     project = Project.of(session)
     target = project.require_lock_set().target(flags.target)
@@ -542,7 +542,12 @@ def fetch(flags: FetchFlags, session: Session) -> int:
     locked = find_at_set_mirror(project.lock(target), target, session)
     python, platform = target.python, target.platform
     say, download = session.output.say, session.network.download
-    files = bring(locked, directory, download, say, python=python, platform=platform)
+
+    def count() -> tuple[int, int]:
+        return count_brought(locked, directory, python=python, platform=platform)
+
+    with session.output.follow("downloading", count):
+        files = bring(locked, directory, download, say, python=python, platform=platform)
     session.output.say(f"{len(files)} files of target {target} are in {directory}")
     session.output.say(
         f"where there is no network: torchenv sync {target.name} --offline --wheels {directory}"

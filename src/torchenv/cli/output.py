@@ -121,15 +121,23 @@ class Output:
 
         return show
 
-    def wait_for(self, doing: str) -> AbstractContextManager[None]:
-        """Show while a program is at work that it is, once it takes long."""
+    def follow(self, doing: str, count: Callable[[], tuple[int, int]]) -> AbstractContextManager[None]:
+        """Show while something is at work how far it is, by the bytes that `count` gives: done and of all.
+
+        Where nothing of all is known, it is shown that it is at work, once that takes long.
+        """
         from contextlib import nullcontext
 
         if self.is_quiet or self._stderr is None:
             return nullcontext()
-        from torchenv.cli.progress import spin
+        from torchenv.cli.progress import follow
 
-        return spin(doing, self._stderr if self._is_live() else None, self.say)
+        screen = self._stderr if self._is_live() else None
+        return follow(doing, count, self.progress(doing), screen, self.say)
+
+    def wait_for(self, doing: str) -> AbstractContextManager[None]:
+        """Show while something is at work that it is, once it takes long."""
+        return self.follow(doing, lambda: (0, 0))
 
     def stop_progress(self) -> None:
         """Return the terminal to its state before, whatever is unfinished."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from torchenv.cli.output import Output
@@ -30,6 +31,30 @@ class ShownPrograms(Programs):
             self._output.say(f"$ {command}")
         work = _WORK.get(command.argv[1:3])
         if work is None:
-            return super().__call__(command, timeout=timeout)
-        with self._output.wait_for(work):
-            return super().__call__(command, timeout=timeout)
+            return self.run(command, timeout=timeout)
+        downloads = Downloads()
+        with self._output.follow(work, downloads.count):
+            return self.run(command, timeout=timeout, hear=downloads.hear)
+
+
+class Downloads:
+    """What uv says of its downloads: those that it has begun, with their sizes, and those that are done."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, float] = {}
+        self._done: set[str] = set()
+
+    def hear(self, line: str) -> None:
+        """Take up a line that uv printed."""
+        #  Downloading torch (846.9MiB)
+        #   Downloaded torch
+        if begun := re.match(r"\s*Downloading (\S+).* \(([0-9.]+)([KMGT]?)i?B\)", line):
+            factor = 1024 ** " KMGT".index(begun[3] or " ")
+            self._sizes[begun[1]] = float(begun[2]) * factor
+        elif done := re.match(r"\s*Downloaded (\S+)", line):
+            self._done.add(done[1])
+
+    def count(self) -> tuple[int, int]:
+        """Return the bytes of the downloads that are done, and of all that were begun."""
+        done = sum(size for name, size in list(self._sizes.items()) if name in self._done)
+        return int(done), int(sum(list(self._sizes.values())))

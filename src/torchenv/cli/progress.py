@@ -11,6 +11,7 @@ from typing import Any, TextIO
 # Seconds between two lines where there is no terminal, and before a program that runs is spoken of.
 PERIOD = 5.0
 PATIENCE = 10.0
+_LOOK = 0.2
 
 
 class ProgressBar:
@@ -78,20 +79,40 @@ class ProgressLines:
 
 
 @contextmanager
-def spin(doing: str, stream: TextIO | None, say: Callable[[str], None]) -> Iterator[None]:
-    """Show that a program is at work once it takes long: moving on a terminal, else a line now and then."""
+def follow(
+    doing: str,
+    count: Callable[[], tuple[int, int]],
+    show: Callable[[int, int], None],
+    stream: TextIO | None,
+    say: Callable[[str], None],
+) -> Iterator[None]:
+    """Show how far something is, by the bytes of all that `count` gives, as often as `show` wants to know.
+
+    While nothing of all is known: moving on the terminal `stream`, else a line now and then.
+    """
     ended = threading.Event()
 
+    def is_measured() -> bool:
+        done, total = count()
+        if total:
+            # The last byte ends a bar, and more may be announced yet.
+            show(min(done, total - 1), total)
+        return bool(total)
+
     def turn() -> None:
-        if stream is None:
-            began = time.monotonic()
-            while not ended.wait(PATIENCE):
-                say(f"still {doing} ({describe_seconds(time.monotonic() - began)})")
-        elif not ended.wait(1.0):
+        began = spoke = time.monotonic()
+        if stream is not None and not ended.wait(1.0) and not is_measured():
             from rich.console import Console
 
             with Console(file=stream).status(doing):
-                ended.wait()
+                while not ended.wait(_LOOK) and not count()[1]:
+                    pass
+        while not ended.wait(_LOOK):
+            now = time.monotonic()
+            if not is_measured() and stream is None and now - spoke >= PATIENCE:
+                spoke = now
+                came = f", {describe_bytes(count()[0])}" if count()[0] else ""
+                say(f"still {doing} ({describe_seconds(now - began)}{came})")
 
     thread = threading.Thread(target=turn, daemon=True)
     thread.start()
@@ -100,6 +121,8 @@ def spin(doing: str, stream: TextIO | None, say: Callable[[str], None]) -> Itera
     finally:
         ended.set()
         thread.join(1.0)
+        if total := count()[1]:
+            show(total, total)
 
 
 def describe_bytes(count: float) -> str:

@@ -124,6 +124,12 @@ class Programs:
         self._shared = shared or SharedHandles()
 
     def __call__(self, command: Command, *, timeout: float | None = None) -> Completed:
+        return self.run(command, timeout=timeout)
+
+    def run(
+        self, command: Command, *, timeout: float | None = None, hear: Callable[[str], None] | None = None
+    ) -> Completed:
+        """Run a command to its end; `hear` gets each line of stderr when it is printed, in another thread."""
         try:
             child = subprocess.Popen(
                 command.argv,
@@ -149,14 +155,19 @@ class Programs:
             return Completed(command, 127, "", str(error), End.NOT_FOUND)
         except OSError as error:
             return Completed(command, 126, "", str(error), End.NOT_STARTED)
-        with _watch(child):
-            try:
-                out, err = child.communicate(command.stdin, timeout=timeout)
-            except subprocess.TimeoutExpired:
-                _kill(child)
-                out, err = _last_words(child)
-                return Completed(command, 124, out, err, End.OUT_OF_TIME)
-        return Completed(command, child.returncode, out, err)
+        listener = _Listener(child, hear) if hear is not None else None
+        code, end = None, End.EXITED
+        try:
+            with _watch(child):
+                try:
+                    out, err = child.communicate(command.stdin, timeout=timeout)
+                except subprocess.TimeoutExpired:
+                    _kill(child)
+                    out, err = _last_words(child)
+                    code, end = 124, End.OUT_OF_TIME
+        finally:
+            heard = listener.end() if listener else None
+        return Completed(command, child.returncode if code is None else code, out, heard or err or "", end)
 
     @contextlib.contextmanager
     def feed(self, command: Command, purpose: str) -> Iterator[IO[bytes]]:
@@ -204,6 +215,31 @@ class Programs:
             said = complaints.read().decode("utf-8", "replace")
         if code != 0 or broken is not None:
             Completed(command, code or 1, "", said).check(purpose)
+
+
+class _Listener:
+    """Reads what a child prints to stderr line by line, in the place of what waits for its end."""
+
+    def __init__(self, child: subprocess.Popen[str], hear: Callable[[str], None]) -> None:
+        assert child.stderr is not None
+        self._stream, child.stderr = child.stderr, None
+        self._hear = hear
+        self._lines: list[str] = []
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            for line in self._stream:
+                self._lines.append(line)
+                self._hear(line)
+
+    def end(self) -> str:
+        """Return all that was printed; a grandchild that holds the pipe is not waited for."""
+        self._thread.join(_LINGERS)
+        if not self._thread.is_alive():
+            self._stream.close()
+        return "".join(self._lines)
 
 
 def _drop(environ: Mapping[str, str], without: Sequence[str]) -> dict[str, str]:
