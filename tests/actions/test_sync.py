@@ -8,12 +8,14 @@ import platform
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from packaging.pylock import Pylock
 from tests.support.project import MINOR, Project, said_by
 from tests.support.wheels import Wheel
 
@@ -466,23 +468,31 @@ def test_both_installers_make_the_same_files_from_one_lock(team: Project) -> Non
 
 def test_each_lock_installs_without_torchenv(team: Project, tmp_path: Path) -> None:
     team.run("lock")
-    run = Programs(team.environ)
-    uv = str(uv_program())
-    lock = str(team.directory / "pylock.ci.toml")
-
-    by_uv = tmp_path / "by uv"
-    run(Command((uv, "venv", "--no-config", "--python", sys.executable, str(by_uv)))).check("make it")
-    words = (uv, "pip", "sync", "--no-config", "--python", str(interpreter_in(by_uv)), lock)
-    run(Command(words)).check("install with uv alone")
-
-    by_pip = tmp_path / "by pip"
-    run(Command((uv, "venv", "--no-config", "--python", sys.executable, str(by_pip)))).check("make it")
-    pip = (str(interpreter_in(by_pip)), "-I", str(find_carried_pip() / "pip"), "install", "--no-compile")
-    asked = (*pip, "--no-deps", "--requirement", lock)
-    run(Command(asked, env={"PIP_CONFIG_FILE": os.devnull})).check("install with pip alone")
-
-    assert files_in(by_uv) == files_in(by_pip)
-    assert said_by(by_pip, "import torch; print(torch.__version__)") == "2.15.0+cpu"
+    locked = LockSet.from_toml(team.read("torchenv.lock.toml"), "it")
+    here = [target for target in locked.targets if target.platform == "linux-x86_64" and target.lock]
+    assert [target.torch for target in here] == [
+        "2.15.0+cu132", "2.14.1+cu126", "2.15.0+rocm7.14", "2.15.0+cpu",
+    ]  # fmt: skip
+    run, uv = Programs(team.environ), str(uv_program())
+    for target in here:
+        lock = str(team.directory / target.file)
+        Pylock.from_dict(tomllib.loads(team.read(target.file))).validate()
+        uv_pip, python = (uv, "pip"), "--python"
+        installers: dict[str, Callable[[str], tuple[str, ...]]] = {
+            "sync": lambda to: (*uv_pip, "sync", "--no-config", python, to, lock),  # noqa: B023
+            "install": lambda to: (*uv_pip, "install", "--no-config", python, to, "-r", lock),  # noqa: B023
+            "pip": lambda to: (to, "-I", str(CARRIED_PIP), *OF_PIP, "-r", lock),  # noqa: B023
+        }
+        held = []
+        for name, install in installers.items():
+            environment = tmp_path / f"{target.name} by {name}"
+            made = (uv, "venv", "--no-config", "--python", sys.executable, str(environment))
+            run(Command(made)).check("make it")
+            asked = Command(install(str(interpreter_in(environment))), env={"PIP_CONFIG_FILE": os.devnull})
+            run(asked).check(f"install {target.file} by {name}")
+            held.append(files_in(environment))
+        assert held[0] == held[1] == held[2]
+        assert said_by(environment, "import torch; print(torch.__version__)") == target.torch
 
 
 def test_no_target_for_this_platform_says_which_there_are(team: Project) -> None:
@@ -513,6 +523,8 @@ def test_no_target_that_suits_this_machine_says_why_of_each(team: Project) -> No
     )
 
 
+CARRIED_PIP = find_carried_pip() / "pip"
+OF_PIP = ("install", "--no-compile", "--no-deps")
 UV = Wheel(name="uv", version=version("uv"), tag="py3-none-manylinux_2_17_x86_64")
 
 

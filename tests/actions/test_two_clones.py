@@ -23,6 +23,16 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+# What nvidia-smi prints of a card.
+GPU = """\
+#!/bin/sh
+case "$*" in
+  *--query-gpu*) echo "0, NVIDIA GeForce RTX 4090, 8.9, 24564, 580.65.06, Disabled" ;;
+  *) echo "| NVIDIA-SMI 580.65.06    Driver Version: 580.65.06    CUDA Version: 13.0 |" ;;
+esac
+"""
+
+
 def git(clone: Path, *words: str) -> Completed:
     who = ("-c", "user.name=somebody", "-c", "user.email=somebody@mail.example")
     return Programs(os.environ)(Command(("git", *who, *words), cwd=clone))
@@ -57,7 +67,9 @@ def require(clone: Project, name: str) -> None:
     commit(clone, f"require {name}")
 
 
-def test_two_clones_and_three_hosts_never_get_another_environment(team: Project, tmp_path: Path) -> None:
+def test_two_clones_and_three_hosts_never_get_another_environment(  # noqa: PLR0915 - one walk in one test
+    team: Project, tmp_path: Path
+) -> None:
     index = team.index
     index.add("simple", Wheel(name="aaa", version="1.0"), Wheel(name="zzz", version="1.0"))
     team.write("torchenv.toml", PAIR.replace("{root}", index.root))
@@ -106,6 +118,29 @@ def test_two_clones_and_three_hosts_never_get_another_environment(team: Project,
     ]
     rows = team.run("sync", "--host", *hosts, "--json").json["hosts"]
     assert [(row["host"], row["target"]) for row in rows] == [("cpu", "ci"), ("gpu", "ada"), ("old", None)]
+
+    # A machine that gains a GPU, and one whose driver is too old, take no build of another kind.
+    assert team.run("sync").out == "1"
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "nvidia-smi").write_text(GPU, "utf-8")
+    (tools / "nvidia-smi").chmod(0o755)
+    gained = team.run("sync", "--dry-run", PATH=f"{tools}:{team.environ['PATH']}")
+    assert gained.out.startswith("target ada (linux-x86_64, torch 2.15.0+cu132) would be built"), gained.said
+    stranger = team.run("sync", "--host", hosts[2])
+    assert stranger.code == 3
+
+    # The index replaces a wheel: both clones refuse it until they ask for it by name.
+    before, honest = team.locks(), index.wheels("simple")
+    index.add("simple", Wheel(name="filelock", version="3.20.0", files={"filelock/x.py": "# other\n"}))
+    for clone in (team, other):
+        clone.change("torchenv.toml", '    "lightning",\n', '    "lightning",\n    "numpy",\n')
+        refused = clone.run("lock")
+        assert refused.code == 4
+        assert "filelock-3.20.0-py3-none-any.whl is not the file that was locked" in refused.said
+        clone.change("torchenv.toml", '    "numpy",\n', "")
+    assert team.locks() == before
+    index.add("simple", *honest)
 
     # A plugin that names a torch of its own changes nothing; a source that cannot be obeyed is refused.
     wheel = next(
