@@ -124,3 +124,12 @@ def test_a_folder_of_one_machine_is_no_lock() -> None:
         Lock.parse(text + 'directory = { path = "../mine" }\n', "pylock.toml")
     assert str(caught.value) == "pylock.toml: mine is a folder of one machine"
     assert caught.value.hint == "leave it out of the lock and install it by hand afterwards"
+
+
+def test_a_lock_with_the_packages_of_another_is_still_judged_by_its_own_head() -> None:
+    head, mark, packages = TEXT.partition("\n[[packages]]")
+    assert Lock.parse(TEXT, "it").packages == Lock.parse(f"{head}\n{mark}{packages}", "it").packages
+    with pytest.raises(InputError, match="it: not a valid lock"):
+        Lock.parse(head.replace("lock-version", "lock-versions") + mark + packages, "it")
+    with pytest.raises(InputError, match="it: not valid TOML"):
+        Lock.parse(f"{head}\n=\n{mark}{packages}", "it")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -105,6 +106,7 @@ def interpreter_in(environment: Path) -> Path:
     return environment / "bin" / "python"
 
 
+@cache
 def name_of(requirement: str) -> str:
     """Return the normalised name that a PEP 508 requirement begins with."""
     from packaging.requirements import Requirement

@@ -70,16 +70,16 @@ class Lock:
         Raises `InputError` for invalid PEP 751, a file without a sha256, a folder of one machine,
         or an address with a password in it.
         """
-        raw = Table.from_toml(text, source).raw()
-        # 54 ms, which commands that only compare digests do not pay.
-        from packaging.pylock import Pylock, PylockValidationError
-
-        try:
-            pylock = Pylock.from_dict(raw)
-        except PylockValidationError as error:
-            hint = "make the lock again"
-            raise InputError(f"{source}: not a valid lock: {error}", hint=hint) from None
-        return cls(text, _packages(pylock, source))
+        head, packages = _split(text)
+        known = _KNOWN.get(packages) if packages else None
+        if known is not None:
+            # The head alone is new: it says who locked for what.
+            _validate({**Table.from_toml(head, source).raw(), "packages": []}, source)
+            return cls(text, known)
+        found = _packages(_validate(Table.from_toml(text, source).raw(), source), source)
+        if packages and len(_KNOWN) < _MOST_KNOWN:
+            _KNOWN[packages] = found
+        return cls(text, found)
 
     @cached_property
     def digest(self) -> str:
@@ -93,9 +93,10 @@ class Lock:
 
     def with_tool(self, name: str, said: Mapping[str, Any]) -> Lock:
         """Return the same lock with something that one tool says in it; other tools pass over it."""
-        raw = Table.from_toml(self.text, "the lock").raw()
-        text = write_lock({**raw, "tool": {**raw.get("tool", {}), name: said}})
-        return Lock(text, self.packages)
+        head, packages = _split(self.text)
+        raw = Table.from_toml(head, "the lock").raw()
+        written = write_lock({**raw, "tool": {**raw.get("tool", {}), name: said}, "packages": []})
+        return Lock(written + packages, self.packages)
 
     def elsewhere(self, addresses: Mapping[str, str], indexes: Mapping[str, str]) -> Lock:
         """Return the same lock with its files at other addresses, found by their sha256.
@@ -134,6 +135,28 @@ class Lock:
             file.url for package in self.packages for file in package.files if file.url.startswith("file:")
         )
         return tuple(sorted({url2pathname(urlsplit(item).path.rpartition("/")[0]) for item in local}))
+
+
+# What was read from the packages of a lock: most locks are made anew with the same packages as before.
+_KNOWN: dict[str, tuple[LockedPackage, ...]] = {}
+_MOST_KNOWN = 64
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Split the text of a lock into what it says of itself, and its packages."""
+    head, mark, packages = text.partition("\n[[packages]]")
+    return head, mark + packages
+
+
+def _validate(raw: Mapping[str, Any], source: str) -> Pylock:
+    # 54 ms, which commands that only compare digests do not pay.
+    from packaging.pylock import Pylock, PylockValidationError
+
+    try:
+        return Pylock.from_dict(raw)
+    except PylockValidationError as error:
+        hint = "make the lock again"
+        raise InputError(f"{source}: not a valid lock: {error}", hint=hint) from None
 
 
 def write_local(folder: LocalPackage) -> str:
