@@ -344,6 +344,32 @@ def test_hosts_that_were_recorded_bring_their_targets_and_the_comments_stay(team
     assert team.run("lock", "--check").code == 0
 
 
+def test_a_profile_with_inline_targets_gets_its_new_ones_in_the_same_list(team: Project) -> None:
+    head = team.read("torchenv.toml").partition("[torch]")
+    targets = 'target = [{ name = "a", platform = "linux-x86_64", python = "3.12", backend = "cpu" }]\n'
+    body = f"{head[1]}{head[2]}".partition("[[target]]")[0]
+    team.write("torchenv.toml", head[0] + targets + body)
+    here = __file__.rpartition("/actions/")[0]
+    done = team.run("lock", "--host", f"{here}/data/hosts/arc-b580.json", "--dry-run")
+    assert (done.code, done.out.count("2.15.0+xpu")) == (0, 1), done.said
+    done = team.run("lock", "--host", f"{here}/data/hosts/arc-b580.json")
+    assert done.code == 0, done.said
+    assert [target["name"] for target in tomllib.loads(team.read("torchenv.toml"))["target"]] == ["a", "xpu"]
+
+
+def test_a_damaged_host_file_among_many_is_named_and_nothing_is_written(team: Project) -> None:
+    here = __file__.rpartition("/actions/")[0]
+    team.write("bad.json", '{"schema": "torchenv.host/1", ')
+    before = team.read("torchenv.toml")
+    hosts = [f"{here}/data/hosts/{name}.json" for name in ("mi300x", "arc-b580")]
+    for words in (("lock", "--host"), ("sync", "--host"), ("plan", "2.15", "--host")):
+        done = team.run(*words, *hosts, "bad.json")
+        assert done.code == 2
+        assert "bad.json: not valid JSON" in done.said or "torchenv.lock.toml" in done.said
+        assert "Traceback" not in done.said
+    assert team.read("torchenv.toml") == before
+
+
 def test_a_host_that_nothing_serves_is_named_and_brings_no_target(team: Project) -> None:
     here = __file__.rpartition("/actions/")[0]
     before = team.read("torchenv.toml")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torchenv.actions.carry import lock_with
 from torchenv.actions.fetchable import expiring
@@ -23,6 +23,11 @@ from torchenv.system.addresses import TorchIndex
 from torchenv.system.disk import Disk
 from torchenv.system.documents import nearest
 from torchenv.system.process import side_by_side
+
+if TYPE_CHECKING:
+    from tomlkit.items import InlineTable, Table
+
+    WrittenTable = TypeVar("WrittenTable", Table, InlineTable)
 
 Say = Callable[[str], None]
 
@@ -164,24 +169,33 @@ def write(directory: Path, locked: Locked, removed: Sequence[str], disk: Disk) -
 def add_targets(text: str, targets: tuple[Target, ...]) -> str:
     """Write targets into the text of a `torchenv.toml`, whose comments and order stay."""
     import tomlkit
-    from tomlkit.items import AoT
+    from tomlkit.items import AoT, Array
 
     document = tomlkit.parse(text)
     listed = document.get("target")
+    if isinstance(listed, Array):
+        # target = [{ name = "a", … }]
+        for target in targets:
+            listed.add_line(_write_target(target, tomlkit.inline_table()))
+        return tomlkit.dumps(document)
     if not isinstance(listed, AoT):
         listed = tomlkit.aot()
         document.append("target", listed)
     for target in targets:
-        table = tomlkit.table()
-        table.add("name", target.name)
-        table.add("platform", target.platform)
-        table.add("python", target.python)
-        if target.backend is not None:
-            table.add("backend", target.backend)
-        if target.torch is not None:
-            table.add("torch", target.torch)
-        listed.append(table)
+        listed.append(_write_target(target, tomlkit.table()))
     return tomlkit.dumps(document)
+
+
+def _write_target(target: Target, table: WrittenTable) -> WrittenTable:
+    """Write a target into an empty table, its name first."""
+    table.add("name", target.name)
+    table.add("platform", target.platform)
+    table.add("python", target.python)
+    if target.backend is not None:
+        table.add("backend", target.backend)
+    if target.torch is not None:
+        table.add("torch", target.torch)
+    return table
 
 
 def _try_target(target: Target, plan: Plan, order: LockOrder, installer: Installer) -> Lock | IndexFailed:
