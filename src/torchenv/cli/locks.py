@@ -339,12 +339,14 @@ def sync(flags: SyncFlags, session: Session) -> int:
     if flags.host:
         return _tell_of_hosts(locked, project, flags, session)
     fit = _choose_target(locked, project, flags, session)
-    # Read first: a lock that was changed since builds nothing, whatever stands already.
-    found = project.lock(fit.target)
-    environment = find_built({found.digest}, session.store.read(), session.store)
+    # Proven first: a lock that was changed since builds nothing, whatever stands already.
+    project.proven(fit.target)
+    digest = fit.target.lock or ""
+    environment = find_built({digest}, session.store.read(), session.store)
     if environment is not None:
         refuse_changed_lock(environment, session.store, project.directory / fit.target.file)
     else:
+        found = project.lock(fit.target)
         ports = _make_ports(found, fit.target, flags, session)
         if not flags.dry_run:
             made = _build(fit, found, project, ports, flags=flags, session=session)
