@@ -158,7 +158,8 @@ OTHER_TOOLS = {
 EXIT_CODES = {
     0: "Done",
     1: "A check found something: `verify`, `doctor`, `lock --check`, `audit`, `checkpoints verify`,"
-    " `checkpoints gate`, `upgrade --check` that says not now; or a smoke command or an evaluation failed",
+    " `checkpoints gate`, `upgrade --check` that says not now, `rollback --with-checkpoints` that switched"
+    " and could not copy the newest save of every run; or a smoke command or an evaluation failed",
     2: "The input is wrong: an option, a profile, a host file, a catalogue or a lock file",
     3: "Nothing suits this machine, or only a choice that you must make; or the record does not allow it: no"
     " environment is active, it was removed, it was made elsewhere and is only read, a rollback needs it",

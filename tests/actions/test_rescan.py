@@ -15,6 +15,8 @@ from torchenv.actions.checkpoints import scan_and_record
 from torchenv.actions.rescan import Rescan, find_roots, rescan
 from torchenv.errors import WorkspaceError
 from torchenv.storage import place
+from torchenv.storage.local import LocalPlace
+from torchenv.storage.tree import Tree
 from torchenv.workspace.store import Store
 
 
@@ -134,3 +136,32 @@ def test_roots_are_known_without_being_told(tmp_path: Path) -> None:
     written = [tmp_path / "out/b", tmp_path / "runs/a/checkpoint-5", tmp_path / "gone", tmp_path / "home"]
     found = find_roots(("/data",), map(str, written), tmp_path, tmp_path / "home")
     assert found == ("/data", *(str(tmp_path / name) for name in ("out/b", "runs/a", "runs")))
+
+
+def test_a_scan_that_is_stopped_keeps_what_it_has_and_the_next_goes_on(
+    workspace: Workspace, runs: Path
+) -> None:
+    for step in (200, 300, 400):
+        save(runs / "a" / f"step-{step}", "dcp-2.15.0")
+    shutil.rmtree(runs / "b")
+    said: list[str] = []
+
+    class StoppedPlace(LocalPlace):
+        def tree(self, address: str) -> Tree:
+            if address.endswith("step-300"):
+                raise KeyboardInterrupt
+            return super().tree(address)
+
+    with pytest.raises(KeyboardInterrupt):
+        scan_and_record([StoppedPlace(runs)], workspace.store, whole=True, system="linux", say=said.append)
+    # step-200 was read, and what was not come to is as it was.
+    assert [(run.path, run.newest) for run in workspace.store.read().runs] == [
+        ("runs/a", "step-200"),
+        ("runs/b", "step-5"),
+    ]
+    assert said[-1] == "stopped after 1 folders were read: the next scan goes on from there"
+    scanned, lines = scan_and_record(
+        [place(runs)], workspace.store, whole=True, system="linux", say=lambda _: None
+    )
+    assert scanned.index.read == 2
+    assert [(run.path, run.newest) for run in lines] == [("runs/a", "step-400")]

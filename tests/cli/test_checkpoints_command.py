@@ -147,6 +147,31 @@ def test_a_run_is_found_by_its_usual_name_and_a_broken_profile_stops_no_rollback
     assert "runs/a: step-200 cannot be read by environment 1" in back.err
 
 
+def test_a_run_is_found_by_its_usual_name_when_an_environment_is_made_active(terminal: Terminal) -> None:
+    (terminal.cwd / "torchenv.toml").unlink()
+    assert "runs/a: step-200 cannot be read by environment 1" in terminal.type("use", "1").err
+
+
+def test_a_rollback_that_switched_and_could_not_copy_all_ends_with_1(terminal: Terminal) -> None:
+    # Its shards are safetensors, which no release reads back.
+    save(terminal.cwd / "runs" / "b" / "step-7", "2.15.0/dcp_safetensors")
+    back = terminal.type("rollback", "--with-checkpoints")
+    assert back.code == 1
+    assert "not copied: runs/b/step-7: " in back.out
+    assert terminal.type("list", "--json").json["current"] == 1
+
+
+def test_tensors_are_listed_of_a_checkpoint_that_is_named(terminal: Terminal) -> None:
+    shown = terminal.type("checkpoints", "show", "runs/a/step-200", "--tensors")
+    assert (shown.code, "float32 [" in shown.out) == (0, True)
+    document = terminal.type("checkpoints", "show", "runs/a/step-200", "--tensors", "--json").json
+    assert document["checkpoints"][0]["contents"]["tensors"]
+    assert terminal.type("checkpoints", "show", "--tensors").error == (
+        2,
+        "error: `--tensors` needs a checkpoint\nhint: name one: `checkpoints show --tensors PATH`\n",
+    )
+
+
 def test_where_no_checkpoint_is_known_a_rollback_says_so_and_what_to_type(terminal: Terminal) -> None:
     (terminal.cwd / "torchenv.toml").unlink()
     (terminal.cwd / "runs").rename(terminal.cwd / "kept-elsewhere")
@@ -264,10 +289,9 @@ def test_a_downgrade_says_what_it_made_or_why_it_made_nothing(terminal: Terminal
     (copy,) = made.json["copies"]
     assert (Path(copy["copy"]).name, copy["made"], copy["files"]) == ("step-200", True, 1)
     again = terminal.type("checkpoints", "downgrade", "runs", "--for", "2.14", "--newest")
-    assert (again.code, again.out) == (
-        0,
-        f"{terminal.cwd}/runs/a/step-200: nothing to do, already copied\n",
-    )
+    runs = terminal.cwd / "runs"
+    said = f"{runs}/a/step-200: nothing to do, already copied to {runs}/a-for-2.14/step-200\n"
+    assert (again.code, again.out) == (0, said)
     named = terminal.type("checkpoints", "downgrade", "runs/a/step-200", "--for", "2.14", "--as", "step-150")
     assert f"{terminal.cwd}/runs/a-for-2.14/step-150: copied from" in named.out
     refused = terminal.type("checkpoints", "downgrade", "runs/a/step-200", "--for", "2.3")

@@ -6,12 +6,14 @@ import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from tests.support.checkpoints import LONG_AGO, save
 
-from torchenv.actions.checkpoints import Scanned, examine
+from torchenv.actions.checkpoints import Scanned, examine, list_contents
 from torchenv.render.checkpoints import describe_scan, describe_show, encode_checkpoints
 from torchenv.render.environment import RUNS_SHOWN
 from torchenv.storage import place
+from torchenv.storage.carry import describe_size
 from torchenv.workspace.records import Run
 from torchenv.workspace.store import Store
 
@@ -77,3 +79,35 @@ def test_a_name_that_would_act_on_a_terminal_is_written_out(tmp_path: Path) -> N
     text = describe_show(scanned(tmp_path), SAVED + timedelta(days=1))
     assert "\x1b" not in text
     assert text.startswith(r"'runs/a/step-1\x1b[2J': dcp, corrupt, step 1")
+
+
+def test_show_prints_a_screen_with_the_newest_first_and_says_how_many_more(tmp_path: Path) -> None:
+    for step in range(20):
+        save(tmp_path / "runs" / "a" / f"step-{step}", "dcp-2.15.0")
+    lines = describe_show(scanned(tmp_path), SAVED).splitlines()
+    assert lines[0].startswith("runs/a/step-19: ")
+    assert len(lines) <= 41
+    assert lines[-1] == f"and {20 - (len(lines) - 1) // 5} more checkpoints: name one, or --json has all"
+
+
+def test_show_lists_every_tensor_where_it_is_asked_to(tmp_path: Path) -> None:
+    for step in range(20):
+        save(tmp_path / "runs" / "a" / f"step-{step}", "dcp-2.15.0")
+    (tmp_path / "runs" / "a" / "step-3" / ".metadata").write_bytes(b"")
+    seen = scanned(tmp_path)
+    contents = list_contents(seen, Store(tmp_path / ".torchenv"))
+    text = describe_show(seen, SAVED, contents=contents)
+    assert text.count("runs/a/step-") == 20 + text.count("its tensors cannot be listed")
+    assert text.count("float32 [") == 19
+    entries = encode_checkpoints(seen, SAVED, contents=contents)["checkpoints"]
+    held = {Path(entry["path"]).name: entry["contents"] for entry in entries}
+    assert held["step-3"] is None
+    assert [form["dtype"] for form in held["step-4"]["tensors"].values()] == ["float32"]
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [(0, "0 bytes"), (100, "100 bytes"), (3788, "3.7 KiB"), (5 << 20, "5.0 MiB"), (3 << 29, "1.5 GiB")],
+)
+def test_a_size_is_told_by_a_unit_that_leaves_something_to_read(size: int, shown: str) -> None:
+    assert describe_size(size) == shown

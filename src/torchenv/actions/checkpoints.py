@@ -7,18 +7,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from torchenv.checkpoints.scan import scan
+from torchenv.checkpoints.scan import scan, scan_into
 from torchenv.checkpoints.scan.index import Found, ScanIndex
 from torchenv.checkpoints.scan.runs import READS, Judge, Saves, run_line, run_lines, runs_of
 from torchenv.checkpoints.values import runs_code
-from torchenv.errors import InputError, NothingSuits
-from torchenv.storage import Place, is_remote
+from torchenv.errors import InputError, NothingSuits, TorchenvError
+from torchenv.storage import Place, is_remote, place
 from torchenv.system.garbage import no_garbage_collection
 from torchenv.system.looking import find_paths
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, Kept, Run
 from torchenv.workspace.store import InPlace, Moved, Store
+
+if TYPE_CHECKING:
+    from torchenv.checkpoints.contents import Contents
 
 Say = Callable[[str], None]
 
@@ -67,6 +71,21 @@ def examine(places: Sequence[Place], store: Store, *, system: str, say: Say) -> 
     return judge_index(scan(places, None, say), store.read(), store, system)
 
 
+def list_contents(scanned: Scanned, store: Store) -> dict[str, Contents | str]:
+    """Return what each checkpoint holds, by its path, or the sentence on why that cannot be told."""
+    from torchenv.checkpoints.contents import read_contents
+
+    paths = Paths.of(store)
+    found: dict[str, Contents | str] = {}
+    for part in (part for run in scanned.runs for save in run.saves for part in save.parts):
+        address = paths.address(part.path)
+        try:
+            found[part.path] = read_contents(place(address).tree(address))
+        except (TorchenvError, OSError) as error:
+            found[part.path] = str(error)
+    return found
+
+
 def read_recorded(store: Store, *, system: str) -> Scanned:
     """Return what the last scan found; raises `NothingSuits` where there was none."""
     with no_garbage_collection():
@@ -92,7 +111,19 @@ def _scan_and_record(
     places: Sequence[Place], store: Store, *, whole: bool, system: str, say: Say
 ) -> tuple[Scanned, tuple[Run, ...]]:
     before = read_index(store)
-    index = scan(places, before, say)
+    index = before.without_roots() if before else ScanIndex()
+    try:
+        scan_into(index, places, before, say)
+    except KeyboardInterrupt:
+        # The next scan goes on where this one was stopped: what it saw is not read again.
+        seen = before.roots if before else {}
+        index.roots = {
+            root: {**seen.get(root, {}), **index.roots.get(root, {})}
+            for root in seen.keys() | index.roots.keys()
+        }
+        record_index(index, before, store, system=system, say=say)
+        say(f"stopped after {index.read} folders were read: the next scan goes on from there")
+        raise
     if before is not None and not whole:
         index.roots = {**before.roots, **index.roots}
     return record_index(index, before, store, system=system, say=say)

@@ -31,6 +31,7 @@ class InspectFlags(NamedTuple):
     """What `checkpoints show` takes."""
 
     paths: list[str]
+    tensors: bool
 
 
 class KeepFlags(NamedTuple):
@@ -123,6 +124,7 @@ def declare_checkpoints(parser: Parser) -> None:
     show.add_argument(
         "paths", nargs="*", metavar="PATH", help="Checkpoints to look at (default: the last scan)"
     )
+    show.add_argument("--tensors", action="store_true", help="List every tensor with its shape and dtype")
     add_catalogue(show)
 
     keep = actions.add_parser("keep", help="Record the hashes of a checkpoint and guard it (a lifeboat)")
@@ -257,7 +259,7 @@ def _scan(flags: ScanFlags, session: Session) -> int:
 
 
 def _show(flags: InspectFlags, session: Session) -> int:
-    from torchenv.actions.checkpoints import address_of, examine, read_recorded
+    from torchenv.actions.checkpoints import address_of, examine, list_contents, read_recorded
     from torchenv.render.checkpoints import MeasuredReleases, describe_show, encode_checkpoints
     from torchenv.storage import place
 
@@ -266,6 +268,8 @@ def _show(flags: InspectFlags, session: Session) -> int:
         own, tuple(str(item.version) for item in session.catalogue.releases) if own else ()
     )
 
+    if flags.tensors and not flags.paths:
+        raise InputError("`--tensors` needs a checkpoint", hint="name one: `checkpoints show --tensors PATH`")
     if flags.paths:
         places = [place(address_of(path, session.settings.cwd)) for path in flags.paths]
         scanned = examine(
@@ -273,10 +277,11 @@ def _show(flags: InspectFlags, session: Session) -> int:
         )
     else:
         scanned = read_recorded(session.store, system=session.settings.checkpoint_system)
+    contents = list_contents(scanned, session.store) if flags.tensors else {}
     if session.output.is_json:
-        session.output.print_document(encode_checkpoints(scanned, now(), measured))
+        session.output.print_document(encode_checkpoints(scanned, now(), measured, contents))
     else:
-        session.output.print_text(describe_show(scanned, now(), measured))
+        session.output.print_text(describe_show(scanned, now(), measured, contents))
     return _verdict(scanned)
 
 

@@ -124,7 +124,6 @@ def _show_switch(switched: Switched, session: Session, copied: Mapping[str, Any]
 
 def _copy_checkpoints(switched: Switched, session: Session) -> int:
     from torchenv.actions.run_readability import copy_newest_saves
-    from torchenv.errors import NothingSuits
     from torchenv.render.checkpoints import describe_copied, encode_copied
 
     copies, refused = copy_newest_saves(
@@ -138,7 +137,8 @@ def _copy_checkpoints(switched: Switched, session: Session) -> int:
     _show_switch(switched, session, {"copies": document["copies"], "refused": document["refused"]})
     if not session.output.is_json:
         session.output.report(describe_copied(copies, refused))
-    return NothingSuits.exit_code if refused else 0
+    # It has switched, as asked: what is left is a finding, and no reason to think that nothing was done.
+    return FOUND_SOMETHING if refused else 0
 
 
 class HistoryFlags(NamedTuple):

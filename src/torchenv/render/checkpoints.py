@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     from torchenv.actions.pointers import CopyPointer
     from torchenv.actions.read_save import Converted, CopyProof
     from torchenv.actions.repair import Repaired
-    from torchenv.checkpoints.contents import ContentsDiff, TensorForm
+    from torchenv.checkpoints.contents import Contents, ContentsDiff, TensorForm
     from torchenv.checkpoints.scan.runs import Part, Save, Saves
 
 SCHEMA = "torchenv.checkpoints/1"
 # A save whose files changed within this time may still be going on.
 _FRESH = timedelta(minutes=10)
+_SCREEN = 40  # lines that `show` prints where there is more than one checkpoint
 _SHOWN = 10  # names of a difference
 _MOST = 5  # broken or foreign checkpoints that are told of one by one
 
@@ -58,11 +59,17 @@ PACKAGED = MeasuredReleases()
 
 
 def encode_checkpoints(
-    scanned: Scanned, now: datetime, measured: MeasuredReleases = PACKAGED
+    scanned: Scanned,
+    now: datetime,
+    measured: MeasuredReleases = PACKAGED,
+    contents: Mapping[str, Contents | str] | None = None,
 ) -> dict[str, Any]:
-    """Return the `torchenv.checkpoints/1` document."""
+    """Return the `torchenv.checkpoints/1` document; with `contents` each checkpoint lists what it holds."""
     checkpoints = [
-        _entry(part, save, run.path, scanned, now=now, measured=measured)
+        {
+            **_entry(part, save, run.path, scanned, now=now, measured=measured),
+            **_encode_contents((contents or {}).get(part.path)),
+        }
         for run in scanned.runs
         for save in run.saves
         for part in save.parts
@@ -78,16 +85,46 @@ def describe_scan(scanned: Scanned, lines: Sequence[Run], now: datetime, *, show
     return "\n".join(_scan_lines(scanned, lines, now, show_all=show_all)) or "no checkpoints were found"
 
 
-def describe_show(scanned: Scanned, now: datetime, measured: MeasuredReleases = PACKAGED) -> str:
-    """Describe all that is known of each checkpoint."""
-    lines = (
-        line
-        for run in scanned.runs
-        for save in run.saves
-        for part in save.parts
-        for line in _part_lines(part, save, scanned, now, measured)
-    )
+def describe_show(
+    scanned: Scanned,
+    now: datetime,
+    measured: MeasuredReleases = PACKAGED,
+    contents: Mapping[str, Contents | str] | None = None,
+) -> str:
+    """Describe each checkpoint, the newest of a run first: a screen of it, or with `contents` all."""
+    lines: list[str] = []
+    parts = [
+        (part, save) for run in scanned.runs for save in reversed(run.saves) for part in save.parts
+    ]  # fmt: skip
+    for at, (part, save) in enumerate(parts):
+        told = list(_part_lines(part, save, scanned, now, measured))
+        if contents is None and lines and len(lines) + len(told) > _SCREEN:
+            lines.append(f"and {count(len(parts) - at, 'more checkpoint')}: name one, or --json has all")
+            break
+        lines += told
+        lines += _describe_contents((contents or {}).get(part.path))
     return "\n".join(lines) or "no checkpoints were found"
+
+
+def _describe_contents(contents: Contents | str | None) -> Iterator[str]:
+    if isinstance(contents, str):
+        yield f"  its tensors cannot be listed: {contents}"
+    elif contents is not None:
+        for name, form in contents.tensors.items():
+            yield f"  {escape_name(name)}: {form}"
+        for name in sorted(contents.objects):
+            yield f"  {escape_name(name)}: no tensor"
+
+
+def _encode_contents(contents: Contents | str | None) -> dict[str, Any]:
+    if contents is None:
+        return {}
+    if isinstance(contents, str):
+        return {"contents": None}
+    tensors = {
+        name: {"shape": list(form.shape), "dtype": form.dtype} for name, form in contents.tensors.items()
+    }
+    return {"contents": {"tensors": tensors, "objects": sorted(contents.objects)}}
 
 
 def describe_kept(keeping: Keeping, environments: Sequence[Environment]) -> str:
@@ -181,7 +218,8 @@ def describe_copied(
                 lines.append("  hard links are the same files: a program that writes into one changes both")
             lines += _describe_pointers(copied.pointers)
         else:
-            lines.append(f"{make_printable(copied.source)}: nothing to do, {copied.why}")
+            there = f" to {make_printable(copied.copy)}" if copied.copy != copied.source else ""
+            lines.append(f"{make_printable(copied.source)}: nothing to do, {copied.why}{there}")
     lines += [f"not copied: {reason}" for reason in refused]
     for proof in proofs:
         if proof.differences:
@@ -403,7 +441,7 @@ def _part_lines(
     for _, message in _problems(part, now):
         yield f"  {found.state}: {message}" if not part.complete else f"  note: {message}"
     if found.foreign:
-        yield f"  not opened; foreign names: {', '.join(map(escape_name, found.foreign))}"
+        yield f"  not opened; foreign names: {some(found.foreign)}"
     oldest = f"torch {reader.torch.oldest} and newer" if reader.torch.oldest else "torch: not known"
     newest = f", up to {reader.torch.newest}" if reader.torch.newest else ""
     python = f", Python {reader.python_min} and newer" if reader.python_min else ""

@@ -12,7 +12,9 @@ from tests.checkpoints.support import CASES, SAMPLES, MemoryTree, files_of
 from torchenv.checkpoints import inspect
 from torchenv.checkpoints.formats.coverage import covers
 from torchenv.checkpoints.formats.records import Piece
+from torchenv.checkpoints.scan import scan
 from torchenv.checkpoints.values import Checkpoint
+from torchenv.storage import place
 from torchenv.storage.tree import LocalTree
 
 
@@ -165,3 +167,35 @@ def test_chunks_cover_a_tensor_or_do_not(
     expected: bool,
 ) -> None:
     assert covers(shape, [Piece(*each) for each in pieces]) is expected
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 9\n"
+LFS = "it is a pointer of Git LFS, and its content was not downloaded: `git lfs pull` brings it"
+ANNEX = "it is a pointer of git-annex, and its content was not downloaded: `git annex get` brings it"
+PAGE = "it is a web page: the download asked for a login or a consent"
+
+
+@pytest.mark.parametrize("name", ["model.pt", "pytorch_model.bin", "model.safetensors"])
+@pytest.mark.parametrize(
+    ("data", "code", "said"),
+    [
+        (POINTER, "git-lfs-pointer", LFS),
+        (b"/annex/objects/SHA256E-s9--0123.pt\n", "git-annex-pointer", ANNEX),
+        (b"<!DOCTYPE html>\n<html><body>Sign in</body></html>", "web-page", PAGE),
+        (b"", "empty", "the file is empty"),
+    ],
+)
+def test_what_only_stands_for_a_checkpoint_is_named_as_what_it_is(
+    name: str, data: bytes, code: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    # A scan tells of it, whatever others call by such a name.
+    ((*_, found),) = scan([place(tmp_path)], None, lambda _: None)
+    prefix = f"{name}: " if name.endswith(".safetensors") else ""
+    assert (found.state, found.problems) == ("corrupt", [[code, f"{prefix}{said}"]])
+
+
+@pytest.mark.parametrize("name", [".metadata", "__0_0.distcp"])
+def test_a_pointer_in_the_place_of_a_part_is_named(name: str) -> None:
+    files = {**files_of(SAMPLES / "2.14.1" / "dcp_plain"), name: POINTER}
+    assert told(seen(files)) == ("corrupt", [f"{name}: {LFS}"])

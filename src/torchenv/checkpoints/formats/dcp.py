@@ -22,6 +22,7 @@ from torchenv.checkpoints.formats.records import (
     States,
     Tensor,
 )
+from torchenv.checkpoints.formats.stand_ins import HEAD, find_stand_in
 from torchenv.checkpoints.readability import rules
 from torchenv.checkpoints.values import (
     Checkpoint,
@@ -39,6 +40,7 @@ from torchenv.system.garbage import no_garbage_collection
 GLOBAL = ".metadata"
 RANK_LOCAL = re.compile(r"__(\d+)\.metadata")
 _MOST_NAMES = 1_000  # foreign names that are told
+_STAND_IN = 64 << 10  # bytes; what stands for a shard is small
 _SMALL = 4 << 20  # bytes; below, writing the expressions of `records` costs more than it saves
 
 
@@ -128,7 +130,7 @@ def inspect(tree: Tree) -> Checkpoint:
             look.problem("incomplete", "rank-metadata-missing", message)
     if look.state != "corrupt" and indexes:
         look.check_tensors()
-        look.check_shards(sizes)
+        look.check_shards(tree, sizes)
         look.find_layout(tree, sizes)
         look.find_optimizer()
     reader = look.reader()
@@ -192,7 +194,9 @@ class _Look:
         try:
             facts, listing = read_listing(tree.read(index))
         except Damaged as damaged:
-            self.problem("corrupt", damaged.code, f"{index}: {damaged.message}")
+            found = find_stand_in(tree.read(index, 0, HEAD), size)
+            code, said = (found.code, found.message) if found else (damaged.code, damaged.message)
+            self.problem("corrupt", code, f"{index}: {said}")
             self.note_names(rules().of_names(damaged.names, "dcp")[1])
             return
         except OSError as error:
@@ -231,7 +235,7 @@ class _Look:
             message = f"chunks do not cover {some(uncovered)}"
             self.problem("incomplete", "chunks-missing", message)
 
-    def check_shards(self, sizes: Mapping[str, int]) -> None:
+    def check_shards(self, tree: Tree, sizes: Mapping[str, int]) -> None:
         needed: dict[str, int] = dict(self.checked.ends) if self.checked else {}
         stored = set()
         for place in self.places:
@@ -246,7 +250,11 @@ class _Look:
                 self.problem("incomplete", "shard-missing", f"{escape_name(file)} is not there")
             elif sizes[file] < end:
                 message = f"{escape_name(file)} has {sizes[file]} bytes, its metadata needs {end}"
-                self.problem("corrupt", "shard-short", message)
+                found = _find_stand_in(tree, file, sizes[file])
+                if found is None:
+                    self.problem("corrupt", "shard-short", message)
+                else:
+                    self.problem("corrupt", found.code, f"{escape_name(file)}: {found.message}")
         unplaced = [
             name
             for name, tensor in self.tensors.items()
@@ -289,6 +297,16 @@ class _Look:
 
     def reader(self) -> Reader:
         return rules().reader(self.all_codes())
+
+
+def _find_stand_in(tree: Tree, file: str, size: int) -> CheckpointNote | None:
+    # An empty shard is told by what its metadata needs.
+    if not 0 < size <= _STAND_IN:
+        return None
+    try:
+        return find_stand_in(tree.read(file, 0, HEAD), size)
+    except OSError:
+        return None
 
 
 def _walk_metadata(data: bytes, *, keep: bool) -> Facts:

@@ -12,6 +12,7 @@ from typing import Any
 from torchenv.checkpoints.formats.coverage import covers
 from torchenv.checkpoints.formats.inert import Damaged
 from torchenv.checkpoints.formats.records import Piece, Shape
+from torchenv.checkpoints.formats.stand_ins import HEAD, find_stand_in
 from torchenv.checkpoints.readability import rules
 from torchenv.checkpoints.values import Checkpoint, CheckpointNote, State, escape_name, gaps, some
 from torchenv.storage.tree import Tree
@@ -57,8 +58,9 @@ def inspect(tree: Tree) -> Checkpoint:
         try:
             files[name] = read_file(tree, name, sizes[name])
         except Damaged as damaged:
-            note = CheckpointNote(damaged.code, f"{escape_name(name)}: {damaged.message}")
-            problems.append(("corrupt", note))
+            found = find_stand_in(tree.read(name, 0, HEAD), sizes[name])
+            code, said = (found.code, found.message) if found else (damaged.code, damaged.message)
+            problems.append(("corrupt", CheckpointNote(code, f"{escape_name(name)}: {said}")))
         except OSError as error:
             note = CheckpointNote("unreadable", f"{escape_name(name)}: {error.strerror or error}")
             problems.append(("corrupt", note))

@@ -13,6 +13,7 @@ from packaging.version import InvalidVersion, Version
 
 from torchenv.checkpoints.formats.inert import Damaged, Global
 from torchenv.checkpoints.formats.pickles import LARGEST, PickleWalk, walk
+from torchenv.checkpoints.formats.stand_ins import HEAD, find_stand_in
 from torchenv.checkpoints.readability import rules
 from torchenv.checkpoints.values import Checkpoint, CheckpointNote, Format, Range, State, foreign_names, some
 from torchenv.storage.tree import Tree, TreeFile
@@ -138,8 +139,9 @@ def inspect_other(tree: Tree, size: int, error: OSError | None = None) -> Checkp
     """Describe a file that is named like a checkpoint that it cannot be read, or is none."""
     if error is not None:
         return _describe_damaged(tree, size, "unknown", "unreadable", error.strerror or str(error))
-    if size == 0:
-        return _describe_damaged(tree, size, "unknown", "empty", "the file is empty")
+    (name,) = tree.sizes()
+    if (stand_in := find_stand_in(tree.read(name, 0, HEAD), size)) is not None:
+        return _describe_damaged(tree, size, "unknown", stand_in.code, stand_in.message)
     return _describe_damaged(
         tree, size, "unknown", "not-torch", "the file begins like none that torch writes"
     )

@@ -40,7 +40,9 @@ def scan_into(
     for root in roots:
         known = before.roots.get(root.address, {}) if before else {}
         seen = index.roots[root.address] = {}
-        seen.update(_scan_root(root, known, index, say))
+        # Not made first and put there then: what was seen must be there when this is interrupted.
+        for address, folder in _scan_root(root, known, index, say):
+            seen[address] = folder  # noqa: PERF403
 
 
 def _scan_root(
