@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from tests.support.index import Index
 from tests.support.project import PAIR, Project
 from tests.support.terminal import Terminal
+from tests.support.wheels import Wheel
 
 
 @pytest.mark.parametrize(
@@ -49,6 +51,7 @@ def test_an_export_replaces_only_an_export(
     words: tuple[str, ...], other: str, index: Index, team: Project
 ) -> None:
     team.write("torchenv.toml", PAIR.replace("{root}", index.root))
+    index.add("simple", Wheel(name="uv", version=version("uv"), tag="py3-none-manylinux_2_17_x86_64"))
     assert team.run("lock").code == 0
     team.write("pyproject.toml", "# mine\n[project]\n")
     done = team.run("export", *words, "-o", "pyproject.toml")

@@ -631,7 +631,7 @@ def _write_export(text: str, then: str, flags: ExportFlags, session: Session) ->
         session.output.print(text.rstrip("\n"))
         return 0
     path = session.settings.cwd / flags.output
-    mark = r"\A(# .*\n)?# Made (from .* )?by `torchenv export |\A# .*\n# .*\n# .*: torchenv adopt "
+    mark = r"\A(# .*\n)?# Made (from .* )?by `torchenv export |\A(# .*\n){2,5}# .*: torchenv adopt "
     name = "torch.toml" if flags.uv else "requirements.txt" if flags.requirements else "Dockerfile"
     write_text(path, text, mark=mark, other=f"-o {name}")
     session.output.say(f"wrote {path}; {then}")
