@@ -111,6 +111,37 @@ def test_staying_writes_the_pin_and_is_no_failure(terminal: Terminal) -> None:
     assert "Go: upgrade now: 1 (rtx-4090-driver-580)" in ended.out
 
 
+def test_a_fleet_is_told_what_opens_the_newer_release_and_which_machines_it_never_will(
+    terminal: Terminal,
+) -> None:
+    names = ("h100-driver-550", "m2-macos-14", "gtx-780")
+    ended = terminal.type("upgrade", "2.15", "--check", "--host", *(HOSTS / f"{name}.json" for name in names))
+    assert ended.code == 3
+    assert "Stay on the release that you have: 2 (h100-driver-550, m2-macos-14)\n" in ended.out
+    assert "  driver 580 or newer opens torch 2.15\n" in ended.out
+    assert "  macOS 15.0 or newer opens torch 2.15\n" in ended.out
+    assert "Nothing suits this machine: 1 (gtx-780)\n" in ended.out
+
+
+def test_a_failed_smoke_leaves_the_old_environment_active_with_the_way_on_and_the_way_back(
+    project: Terminal,
+) -> None:
+    # The small wheels compute nothing.
+    ended = project.type("upgrade")
+    assert ended.code == 3
+    assert "error: smoke: environment 2 failed its checks (environment 1 stays active)" in ended.err
+    assert "(environment 1 stays active)" in ended.err
+    assert (
+        "see why with `torchenv doctor 2`; then go on with `torchenv upgrade`, or take it back" in ended.err
+    )
+    listed = project.type("list", "--json").json
+    # What was built is kept to be looked at.
+    assert (listed["current"], [one["state"] for one in listed["environments"]]) == (1, ["ready", "failed"])
+    assert project.type("upgrade").code == 3
+    assert project.type("upgrade", "--abort").code == 0
+    assert project.type("list", "--json").json["current"] == 1
+
+
 def test_the_pin_leaves_the_rest_of_the_profile_as_it_is(tmp_path: Path) -> None:
     from torchenv.actions.upgrade import pin_profile
 

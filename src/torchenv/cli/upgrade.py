@@ -318,7 +318,8 @@ def _check_hosts(flags: UpgradeFlags, session: Session) -> int:
         )
         verdict = judge_upgrade(plan)
         verdicts.setdefault(verdict, []).append(name)
-        reasons.setdefault(verdict, []).extend(plan.advice.reasons or plan.why)
+        said = plan.advice.reasons or plan.why
+        reasons.setdefault(verdict, []).extend([*said, *filter(None, [plan.opens])])
     document = {
         "schema": "torchenv.upgrade-fleet/1",
         "verdicts": [

@@ -11,7 +11,12 @@ from torchenv.plan.advice import advise
 from torchenv.plan.devices import all_devices, consider
 from torchenv.plan.needs import refusal_of_mps, remarks_of
 from torchenv.plan.python import find_warning, reject_others
-from torchenv.plan.reasons import explain_block, explain_fallback, name_what_opens
+from torchenv.plan.reasons import (
+    explain_block,
+    explain_fallback,
+    name_macos_that_opens,
+    name_what_opens,
+)
 from torchenv.plan.refusals import MAKERS
 from torchenv.plan.search import Search
 from torchenv.plan.values import (
@@ -49,7 +54,7 @@ def resolve(ask: Question) -> Plan:
     if fallback and wish.fallback:
         why = explain_fallback(fallback, refused, ask)
         plan = _make_plan(search, fallback, Outcome.FALLBACK, why=why)
-        return replace(plan, opens=name_what_opens(refused, ask))
+        return replace(plan, opens=name_what_opens(refused, ask) or name_macos_that_opens(refused, ask))
     if wish.accept_cpu and considered.vendor in MAKERS:
         return _on_cpu(search, wanted) or _make_blocked(search, wanted, fallback)
     return _make_blocked(search, wanted, fallback)

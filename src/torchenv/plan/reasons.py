@@ -39,6 +39,16 @@ def name_what_opens(refused: Sequence[Rejection], ask: Question) -> str | None:
     return "; ".join(opened.values()) or None
 
 
+def name_macos_that_opens(refused: Sequence[Rejection], ask: Question) -> str | None:
+    """Name the macOS that would open a newer release, with its GPU, in place of a fallback."""
+    floors = {release.version: release for release in ask.catalogue.releases}
+    for rejection in refused:
+        release = floors[rejection.torch]
+        if rejection.code == "macos-too-old" and rejection.needed == str(release.macos.mps):
+            return f"macOS {release.macos.mps} or newer opens torch {release.line}"
+    return None
+
+
 @frozen
 class Explanation:
     """Why nothing is taken, what would open the door, and the devices that are at odds.
