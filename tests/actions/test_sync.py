@@ -587,6 +587,7 @@ def test_hadolint_finds_nothing_in_a_dockerfile(team: Project, tmp_path: Path) -
 
 
 def test_a_dockerfile_is_not_written_to_where_there_is_no_directory(team: Project) -> None:
+    team.index.add("simple", UV)
     team.run("lock")
     done = team.run("export", "--dockerfile", "ci", "-o", "images/Dockerfile")
     said = f"error: {team.directory}/images/Dockerfile cannot be written: No such file or directory"
