@@ -3,7 +3,7 @@
     python scripts/bench/switching.py
 
 A workspace of 10 environments whose training runs hold 10,000 checkpoints is made in a temporary directory.
-What `verify` and isolation take on a real torch is measured by scripts/bench/environments.py.
+What `verify` and isolation take on a real torch is measured by `python scripts/bench creating proving`.
 """
 
 from __future__ import annotations
