@@ -221,9 +221,12 @@ def find_parts(there: Place) -> tuple[Checkpoint, ...]:
     if not found or (len(of_runs) > 1 and not is_save(there.address.rpartition(between)[2])):
         hint = "for the saves of a run, say --newest or --all"
         raise InputError(f"`{make_printable(there.address)}` is no checkpoint", hint=hint)
+    # As the layout of its trainer judges it: what lacks a part is not complete.
     return tuple(
-        index.checkpoint(f"{address}{between}{one.name}" if one.name else address, one)
-        for _, address, _, one in found
+        index.checkpoint(part.path, part.found)
+        for run in runs_of(index, str)
+        for save in run.saves
+        for part in save.parts
     )
 
 

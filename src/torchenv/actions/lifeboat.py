@@ -84,7 +84,8 @@ def keep(
     there = place(address)
     paths = Paths.of(store)
     index = scan([there], None, lambda _: None)
-    found = [one for _, _, _, one in index]
+    # As the layout of its trainer judges it: what lacks a part is not complete.
+    found = [part.found for run in runs_of(index, str) for save in run.saves for part in save.parts]
     if not found:
         hint = "name its directory or file; `torchenv checkpoints scan` lists them"
         raise InputError(f"`{address}` holds no checkpoint", hint=hint)

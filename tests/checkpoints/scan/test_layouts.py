@@ -13,10 +13,12 @@ import pytest
 from tests.checkpoints.support import DATA, SAMPLES
 from tests.support.checkpoints import LONG_AGO, save, settle
 
+from torchenv.actions.downgrade import DowngradeTarget, downgrade
 from torchenv.catalogue.resources import read_packaged
 from torchenv.checkpoints.layouts import layouts
 from torchenv.checkpoints.scan import scan
 from torchenv.checkpoints.scan.runs import Saves, runs_of
+from torchenv.errors import NothingSuits
 from torchenv.storage import place
 from torchenv.storage.names import LAYOUTS, is_part
 
@@ -255,3 +257,21 @@ def test_a_file_of_a_usual_name_beside_saves_is_one_by_itself(tmp_path: Path) ->
     shutil.copy(SAMPLES / "2.15.0" / "ts_plain" / "ck.pt", tmp_path / "a" / "optimizer.pt")
     (run,) = group(tmp_path)
     assert [found.name for found in run.saves] == ["optimizer.pt", "step-100"]
+
+
+def test_a_save_that_lacks_a_part_of_its_layout_is_not_copied(tmp_path: Path) -> None:
+    root = bring("accelerate-fsdp", tmp_path / "root")
+    for path in (root / "checkpoints" / "checkpoint_1").glob("random_states_*.pkl"):
+        path.unlink()
+    target = DowngradeTarget(torch="2.14", python="3.11.7", system="linux")
+
+    def copy(step: int) -> bool:
+        source = str(root / "checkpoints" / f"checkpoint_{step}")
+        return downgrade(source, target, progress=lambda *_: None).made
+
+    # Both parts that DCP wrote, and all that lies beside them, are copied.
+    assert copy(0)
+    copied = root / "checkpoints-for-2.14" / "checkpoint_0"
+    assert len([path for path in copied.rglob("*") if path.is_file()]) == 9
+    with pytest.raises(NothingSuits):
+        copy(1)
