@@ -97,9 +97,67 @@ def test_a_kill_without_a_chance_is_cleared_by_the_next_run(terminal: Terminal, 
     assert terminal.built() == [Path(again.json["path"]).name]
 
 
-def stopped(terminal: Terminal, index: SlowIndex, signal_number: int) -> Ended:
-    """Start a create, wait until it asks for the slow file, and send it a signal."""
-    chosen = ("create", "2.15", "--backend", "cpu", "--python", sys.executable)
+TEAM = """\
+schema = 1
+name = "team"
+[torch]
+version = "2.15"
+[index]
+torch = "{root}/whl"
+packages = "{root}/simple"
+[[target]]
+name = "ci"
+platform = "linux-x86_64"
+python = "{minor}"
+backend = "cpu"
+"""
+
+# What each command waits for when it is stopped.
+WAITING = {
+    ("plan", "2.15", "--backend", "cpu"): "/whl/cpu/torch/",
+    ("lock", "--upgrade"): "/whl/cpu/torch/",
+    ("fetch", "ci", "wheels"): ".whl",
+    ("sync", "ci"): ".whl",
+}
+
+
+@pytest.mark.parametrize("words", WAITING, ids=lambda words: words[0])
+def test_a_command_that_waits_for_an_index_is_stopped_within_moments(
+    terminal: Terminal, index: SlowIndex, words: tuple[str, ...]
+) -> None:
+    minor = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    (terminal.cwd / "torchenv.toml").write_text(TEAM.format(root=index.root, minor=minor), "utf-8")
+    assert terminal.start("lock").code == 0
+    index.slow = WAITING[words]
+    ended = stopped(terminal, index, signal.SIGTERM, words)
+    # A plan goes on without an index that does not answer in two seconds, and may just have ended.
+    assert ended.code == 130 or (words[0], ended.code) == ("plan", 0), ended.err
+    assert "Traceback" not in ended.err
+    assert programs_with(str(terminal.workspace)) == []
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_before_a_command_has_begun_is_an_interrupt_too(name: str) -> None:
+    code = f"""
+import os, signal, time
+from torchenv import cli
+def main(*_):
+    os.kill(os.getpid(), signal.{name})
+    time.sleep(60)
+cli.main = main
+cli.entry()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def stopped(
+    terminal: Terminal,
+    index: SlowIndex,
+    signal_number: int,
+    chosen: tuple[str, ...] = ("create", "2.15", "--backend", "cpu", "--python", sys.executable),
+) -> Ended:
+    """Start a command, wait until it asks for the slow file, and send it a signal."""
     child = subprocess.Popen(
         terminal.argv(*chosen),
         cwd=terminal.cwd,

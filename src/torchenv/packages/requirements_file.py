@@ -50,7 +50,7 @@ def _collect(
             found.notes.append(PackageNote("ignored", f"{source}: {_without_login(line)} is not obeyed"))
         else:
             # numpy==2.3.0 --hash=sha256:… --hash=sha256:…
-            text, *options = re.split(r"\s+(?=--\w)", line)
+            text, *options = (part.strip() for part in re.split(r"\s(?=--\w)", line))
             hashed = hashed or any(option.startswith("--hash") for option in options)
             _requirement(text.strip(), path.parent, source, found, into)
     if hashed:
@@ -64,7 +64,8 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
     first = 1
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
         first = first if parts else number
-        whole = re.sub(r"(^|\s+)#.*$", "", line)
+        comment = re.search(r"(^|\s)#", line)
+        whole = line[: comment.start()].rstrip() if comment else line
         if whole == line and line.endswith("\\"):
             parts.append(line[:-1])
             continue
