@@ -250,7 +250,7 @@ def load(path):
         try:
             torch.load(file)
         except RuntimeError as error:
-            if "torch.jit.load" not in str(error):
+            if "TorchScript" not in str(error):
                 raise
             torch.jit.load(file)
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -18,6 +19,7 @@ from torchenv.checkpoints.scan import scan
 from torchenv.checkpoints.scan.runs import runs_of
 from torchenv.errors import InputError, ToolFailed
 from torchenv.storage import Transfer, place
+from torchenv.storage.objects import ObjectPlace
 
 OLD = DowngradeTarget(torch="2.14", python="3.11.7", system="linux")
 
@@ -181,3 +183,66 @@ def test_a_path_and_a_file_address_lead_to_the_same(tmp_path: Path) -> None:
     save(tmp_path / "step-1", "dcp-2.14.1")
     assert place(f"file://{tmp_path}/step-1").files() == place(tmp_path / "step-1").files()
     assert len(contents(tmp_path)) == 2
+
+
+class Counting:
+    """A store that counts what it is asked, and fails where it is told to."""
+
+    def __init__(self, store: Any, *, failures: int = 0) -> None:
+        self._store, self.failures, self.asked = store, failures, list[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        answer = getattr(self._store, name)
+
+        def ask(*words: Any, **named: Any) -> Any:
+            self.asked.append(name)
+            if name == "find" and self.failures:
+                self.failures -= 1
+                raise RuntimeError("slow down")
+            return answer(*words, **named)
+
+        return ask if callable(answer) else answer
+
+
+def counted(address: str, *, failures: int = 0) -> tuple[ObjectPlace, Counting]:
+    store, path = fsspec.core.url_to_fs(address)
+    counting = Counting(store, failures=failures)
+    return ObjectPlace(counting, path, address), counting
+
+
+def test_one_listing_tells_what_is_there_and_each_save_is_read_twice(bucket: str) -> None:
+    for step in (100, 200, 300):
+        put(CASES / "dcp-2.14.1", f"{bucket}/runs/a/step-{step}")
+    there, counting = counted(f"{bucket}/runs")
+
+    index = scan([there], None, lambda _: None)
+
+    assert [found.state for *_, found in index] == ["complete"] * 3
+    assert sorted(set(counting.asked)) == ["cat_file", "find", "invalidate_cache"]
+    # The metadata, and how the first of its shards begins.
+    assert (counting.asked.count("find"), counting.asked.count("cat_file")) == (1, 6)
+
+
+def test_a_listing_that_fails_once_is_asked_for_again(bucket: str) -> None:
+    put(CASES / "dcp-2.14.1", f"{bucket}/runs/a/step-100")
+    there, counting = counted(f"{bucket}/runs", failures=1)
+
+    assert len(list(scan([there], None, lambda _: None))) == 1
+    assert counting.asked.count("find") == 2
+
+
+def test_a_root_that_fails_leaves_the_others_scanned(bucket: str) -> None:
+    put(CASES / "dcp-2.14.1", f"{bucket}/runs/a/step-100")
+    put(CASES / "dcp-2.14.1", f"{bucket}/other/b/step-100")
+    said: list[str] = []
+    before = scan([place(f"{bucket}/runs")], None, said.append)
+    failing, _ = counted(f"{bucket}/runs", failures=2)
+
+    index = scan([failing, place(f"{bucket}/other")], before, said.append)
+
+    assert index.roots[f"{bucket}/runs"] == before.roots[f"{bucket}/runs"]
+    assert len(index.roots[f"{bucket}/other"]) == 1
+    assert said == [f"{bucket}/runs cannot be listed: slow down: what was seen there before is kept"]
+    alone, _ = counted(f"{bucket}/runs", failures=2)
+    with pytest.raises(ToolFailed):
+        scan([alone], before, said.append)

@@ -247,9 +247,20 @@ def find_package(store: Store, environment: Environment, name: str) -> str | Non
     if versions:
         return versions.pop() if len(versions) == 1 else None
     # It may be there without a record, or in what the environment sees of its base.
-    elsewhere = any(find_paths(folder, pattern) for folder in folders for pattern in (f"{name}*", "*.pth"))
+    elsewhere = any(find_paths(folder, f"{name}*") for folder in folders) or any(
+        _leads_elsewhere(path) for folder in folders for path in find_paths(folder, "*.pth")
+    )
     recorded = any(find_paths(folder, "*.dist-info") for folder in folders)
     return None if elsewhere or not recorded or _sees_base(top) else ""
+
+
+def _leads_elsewhere(path: Path) -> bool:
+    """Whether a .pth file names a directory; most of them only run a line of code."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return True
+    return any(line.strip() and not line.startswith(("import ", "import\t", "#")) for line in lines)
 
 
 def _sees_base(top: Path) -> bool:

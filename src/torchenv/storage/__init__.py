@@ -72,6 +72,10 @@ class Place(Protocol):
     """A directory or one file, here or in an object store. Every method may raise `OSError`."""
 
     @property
+    def at_once(self) -> int:
+        """How many of its checkpoints are best read at the same time."""
+
+    @property
     def address(self) -> str:
         """What leads to it: a whole path, or an address such as s3://bucket/runs/a."""
 

@@ -28,6 +28,8 @@ _MARK = ".torchenv-draft"
 class LocalPlace:
     """A directory, or one file, of the local file system."""
 
+    at_once = 1
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.address = str(path)

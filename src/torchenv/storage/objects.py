@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -15,6 +16,7 @@ from torchenv.storage.names import is_part
 from torchenv.storage.tree import Tree
 
 _BLOCK = 8 << 20
+_PAUSE = 0.2  # seconds before what failed is asked again
 _TIMES = ("LastModified", "mtime", "last_modified", "created")
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "abfs": "azure", "az": "azure"}
 
@@ -22,10 +24,13 @@ _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "abfs": "azure", "a
 class ObjectPlace:
     """A prefix of an object store. There is no directory and no renaming: what is written last counts."""
 
+    at_once = 16  # a request takes long, and the store answers many
+
     def __init__(self, files: Any, path: str, address: str) -> None:
         self.store = files
         self._path = path.rstrip("/")
         self.address = address.rstrip("/")
+        self._listed: dict[str, dict[str, int]] = {}  # what a walk saw in each directory
 
     @classmethod
     def at(cls, address: str) -> ObjectPlace:
@@ -51,16 +56,27 @@ class ObjectPlace:
         if not found:
             raise FileNotFoundError(errno.ENOENT, "nothing is there", self.address)
         folders: dict[str, Folder] = {self.address: Folder()}
+        self._listed = {}
         for path, info in sorted(found.items()):
             directory, _, name = self._below(path).rpartition("/")
+            at = f"{self.address}/{directory}" if directory else self.address
+            size = int(info.get("size") or 0)
+            if path != self._path:
+                self._listed.setdefault(at, {})[name] = size
             if is_part(name):
-                at = f"{self.address}/{directory}" if directory else self.address
-                size = int(info.get("size") or 0)
                 folders.setdefault(at, Folder()).files[name] = [size, _mark(info)]
         yield from sorted(folders.items())
 
     def tree(self, address: str) -> Tree:
-        return ObjectTree(self.store, self._path + address.removeprefix(self.address), address)
+        path = self._path + address.removeprefix(self.address)
+        listed = self._listed.get(address)
+        if listed is not None:
+            return ObjectTree(self.store, path, address, listed)
+        above, _, name = address.rpartition("/")
+        size = self._listed.get(above, {}).get(name)
+        return ObjectTree(
+            self.store, path, address, None if size is None else {name: size}, is_file=size is not None
+        )
 
     def files(self) -> Mapping[str, int]:
         found = {self._below(path): int(info.get("size") or 0) for path, info in self._find_files().items()}
@@ -88,7 +104,7 @@ class ObjectPlace:
     def _find_files(self) -> dict[str, dict[str, Any]]:
         self.store.invalidate_cache()
         try:
-            found: dict[str, dict[str, Any]] = self.store.find(self._path, detail=True)
+            found = self._list()
         except FileNotFoundError:
             return {}
         except OSError:
@@ -99,17 +115,44 @@ class ObjectPlace:
             raise ToolFailed(f"{self.address} cannot be listed: {said}") from error
         return {path: info for path, info in found.items() if info.get("type") == "file"}
 
+    def _list(self) -> dict[str, dict[str, Any]]:
+        """List all below, and once more where that fails: stores turn a request down now and then."""
+        for is_last in (False, True):
+            try:
+                found: dict[str, dict[str, Any]] = self.store.find(self._path, detail=True)
+            except (FileNotFoundError, PermissionError):
+                raise
+            except Exception:
+                if is_last:
+                    raise
+                time.sleep(_PAUSE)
+                self.store.invalidate_cache()
+            else:
+                return found
+        raise AssertionError("the last try returns or raises")
+
 
 class ObjectTree:
-    """The files of a checkpoint in an object store."""
+    """The files of a checkpoint in an object store, `listed` where they are known without asking."""
 
-    def __init__(self, files: Any, path: str, address: str) -> None:
+    def __init__(
+        self,
+        files: Any,
+        path: str,
+        address: str,
+        listed: Mapping[str, int] | None = None,
+        *,
+        is_file: bool = False,
+    ) -> None:
         self._store = files
         self._path = path.rstrip("/")
-        self._file = bool(files.isfile(self._path))
+        self._listed = listed
+        self._file = is_file if listed is not None else bool(files.isfile(self._path))
         self.path = address
 
     def sizes(self) -> Mapping[str, int]:
+        if self._listed is not None:
+            return self._listed
         if self._file:
             return {self._path.rpartition("/")[2]: int(self._store.size(self._path))}
         listed = self._store.ls(self._path, detail=True)

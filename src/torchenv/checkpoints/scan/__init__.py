@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from threading import Lock
 
 from torchenv.checkpoints import inspect
 from torchenv.checkpoints.formats.weight_index import find_missing_shards
 from torchenv.checkpoints.layouts import layouts
 from torchenv.checkpoints.scan.index import Found, ScanIndex, ScannedFolder
 from torchenv.checkpoints.values import Checkpoint, CheckpointNote, Reader, escape_name
-from torchenv.errors import InputError
+from torchenv.errors import InputError, ToolFailed
 from torchenv.storage import Folder, Place
 from torchenv.storage.names import is_being_written
 
@@ -37,17 +38,28 @@ def scan_into(
     index: ScanIndex, roots: Sequence[Place], before: ScanIndex | None, say: Callable[[str], None]
 ) -> None:
     """Do so for an index that has all that was seen so far whenever this is interrupted."""
+    failed: list[ToolFailed] = []
     for root in roots:
         known = before.roots.get(root.address, {}) if before else {}
         seen = index.roots[root.address] = {}
-        # Not made first and put there then: what was seen must be there when this is interrupted.
-        for address, folder in _scan_root(root, known, index, say):
-            seen[address] = folder  # noqa: PERF403
+        try:
+            # Not made first and put there then: what was seen must be there when this is interrupted.
+            for address, folder in _scan_root(root, known, index, say):
+                seen[address] = folder  # noqa: PERF403
+        except ToolFailed as error:
+            # A store that does not answer keeps nobody from looking at the others.
+            failed.append(error)
+            seen.update({address: folder for address, folder in known.items() if address not in seen})
+            if len(roots) > 1:
+                say(f"{error.message}: what was seen there before is kept")
+    if failed and len(failed) == len(roots):
+        raise failed[0]
 
 
 def _scan_root(
     root: Place, known: dict[str, ScannedFolder], index: ScanIndex, say: Callable[[str], None]
 ) -> Iterator[tuple[str, ScannedFolder]]:
+    adder, waiting = _Adder(index), list[tuple[str, Folder]]()
     try:
         for address, folder in root.walk({address: seen.folder for address, seen in known.items()}):
             if folder.closed:
@@ -59,12 +71,17 @@ def _scan_root(
                 continue
             if seen is not None and seen.folder.files == folder.files:
                 yield address, ScannedFolder(folder, seen.found, seen.pointers)
+            elif folder.files and root.at_once > 1:
+                waiting.append((address, folder))
             elif folder.files:
-                found = list(_look_at(root, address, folder, index))
-                yield address, ScannedFolder(folder, found, _read_pointers(root, address, folder))
+                yield address, _look(root, adder, address, folder)
                 index.read += 1
                 if index.read % 1000 == 0:
                     say(f"{root.address}: {index.read} folders read")
+        if waiting:
+            for address, looked in _look_together(root, adder, waiting):
+                index.read += 1
+                yield address, looked
     except FileNotFoundError:
         raise InputError(
             f"`{root.address}` does not exist", hint="name a checkpoint or a folder that exists"
@@ -73,7 +90,34 @@ def _scan_root(
         raise InputError(f"{root.address} cannot be looked into: {error.strerror or error}") from None
 
 
-def _look_at(root: Place, address: str, folder: Folder, index: ScanIndex) -> Iterator[Found]:
+class _Adder:
+    """An index to which several threads add, one after the other."""
+
+    def __init__(self, index: ScanIndex) -> None:
+        self._index = index
+        self._lock = Lock()
+
+    def add(self, checkpoint: Checkpoint, name: str) -> Found:
+        with self._lock:
+            return self._index.add(checkpoint, name)
+
+
+def _look_together(
+    root: Place, adder: _Adder, waiting: Sequence[tuple[str, Folder]]
+) -> Iterator[tuple[str, ScannedFolder]]:
+    from concurrent.futures import ThreadPoolExecutor  # no scan of this machine's disk starts a thread
+
+    with ThreadPoolExecutor(root.at_once) as pool:
+        looks = pool.map(lambda item: _look(root, adder, *item), waiting)
+        yield from ((address, looked) for (address, _), looked in zip(waiting, looks, strict=True))
+
+
+def _look(root: Place, adder: _Adder, address: str, folder: Folder) -> ScannedFolder:
+    found = list(_look_at(root, address, folder, adder))
+    return ScannedFolder(folder, found, _read_pointers(root, address, folder))
+
+
+def _look_at(root: Place, address: str, folder: Folder, index: _Adder) -> Iterator[Found]:
     whole = _whole(folder)
     if whole and (checkpoint := _inspect_folder(root, address)) is not None:
         yield index.add(checkpoint, "")
