@@ -105,16 +105,16 @@ def imported(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         match node:
             case ast.Import(names=names):
-                paths = [each.name for each in names]
+                paths = [name.name for name in names]
             case ast.ImportFrom(module="torchenv", names=names):
-                paths = [f"torchenv.{each.name}" for each in names]
+                paths = [f"torchenv.{name.name}" for name in names]
             case ast.ImportFrom(module=str(module)):
                 paths = [module]
             case _:
                 continue
-        parts = (each.split(".") for each in paths)
+        parts = (path.split(".") for path in paths)
         yield from (
-            each[1]
-            for each in parts
-            if len(each) > 1 and each[0] == "torchenv" and not each[-1].startswith("_")
+            part[1]
+            for part in parts
+            if len(part) > 1 and part[0] == "torchenv" and not part[-1].startswith("_")
         )

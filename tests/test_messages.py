@@ -1,8 +1,8 @@
 """Every help line and message is in a file, so that a change of words is seen in review; old words stay away.
 
 `messages.txt` is what the commands print as their help, `messages_of_modules.txt` what the sources may print,
-each text with the names of its fields. Write both again with `python -m tests.test_messages` in the top
-directory of the repository.
+each text with the names of its fields; `tests/cli/test_walk.py` compares what a walk prints. Write them
+again with `python -m tests.test_messages` in the top directory of the repository.
 """
 
 from __future__ import annotations
@@ -15,12 +15,25 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.messages import PACKAGE, list_messages, raised_by
+from tests.support.messages import PACKAGE, hints_of, list_messages, raised_by
 
 from torchenv.cli import COMMANDS, main
 
 FILE = Path(__file__).parent / "messages.txt"
 OF_MODULES = Path(__file__).parent / "messages_of_modules.txt"
+
+# What a hint begins with: what there is to do.
+VERBS = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        add adopt ask audit begin bring build bundle change check choose commit convert copy delete did
+        download drop edit end fetch find fix forget free give install keep leave let list lock look loosen
+        make move name open pack plan publish put rebuild release remove rename replace restore run save see
+        set start stop store switch take try update upgrade upload use wait write
+        """,
+    )
+)
 
 # What was said once, odd or unclear, and is said otherwise now: in no module and in no help.
 PAST = (
@@ -116,6 +129,16 @@ def test_the_sentence_of_every_error_is_among_the_messages() -> None:
         assert set(raised_by(tree)) <= set(messages.get(path, ())), path
 
 
+def test_a_hint_begins_with_what_there_is_to_do() -> None:
+    found = [
+        f"{path}: {hint}"
+        for path, tree in read_sources()
+        for hint in hints_of(tree)
+        if re.split(r"[ ,:]", hint)[0] not in VERBS and not hint.startswith("{")
+    ]
+    assert found == []
+
+
 def write_messages() -> str:
     """List the messages of every module below its name."""
     return "\n".join(
@@ -164,7 +187,15 @@ def list_texts() -> tuple[tuple[str, str], ...]:
 
 if __name__ == "__main__":
     import os
+    import tempfile
+
+    from tests.support.index import serving
+    from tests.support.walk import FILE as OF_A_WALK
+    from tests.support.walk import walk
+    from tests.support.world import world
 
     os.environ["COLUMNS"] = "400"
     FILE.write_text(list_help(), "utf-8")
     OF_MODULES.write_text(write_messages(), "utf-8")
+    with tempfile.TemporaryDirectory() as folder, serving(world()) as index:
+        OF_A_WALK.write_text(walk(Path(folder), index), "utf-8")

@@ -51,7 +51,7 @@ def test_a_variable_that_makes_rocm_take_the_chip_for_another_is_taken_out() -> 
 def test_a_variable_without_which_the_chip_would_not_be_served_stays_once_it_was_accepted() -> None:
     host = overridden("gfx1153", "gfx1100")
     plan = planned(host, accept_override=True)
-    assert [each.code for each in plan.warnings] == ["override-accepted"]
+    assert [warning.code for warning in plan.warnings] == ["override-accepted"]
     assert activation(plan, host) is None
 
 

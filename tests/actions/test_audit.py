@@ -31,7 +31,7 @@ def test_a_folder_is_read_in_the_order_of_its_names(tmp_path: Path, breakages: B
     for name in names:
         write(tmp_path, name)
     report = audit([tmp_path], [breakages])
-    found = [Path(each.path).relative_to(tmp_path).as_posix() for each in report.findings]
+    found = [Path(finding.path).relative_to(tmp_path).as_posix() for finding in report.findings]
     assert found == ["a.py", "b.py", "deep/er/c.py"]
     assert report.files == 4
 
@@ -42,9 +42,9 @@ def test_what_is_not_the_users_own_is_passed_over(tmp_path: Path, breakages: Bre
     write(tmp_path, "env/pyvenv.cfg", "")
     write(tmp_path, ".github/workflows/test.yml", "runs-on: macos-14\n")
     report = audit([tmp_path], [breakages])
-    assert [each.rule for each in report.findings] == ["mps-floor"]
+    assert [finding.rule for finding in report.findings] == ["mps-floor"]
     named = audit([tmp_path / "env"], [breakages])
-    assert [each.rule for each in named.findings] == ["torch-reload"]
+    assert [finding.rule for finding in named.findings] == ["torch-reload"]
 
 
 def test_a_link_to_a_folder_is_not_followed(tmp_path: Path, breakages: Breakages) -> None:
@@ -68,7 +68,7 @@ def test_a_file_that_no_rule_reads_is_refused_by_name(tmp_path: Path, breakages:
     path = write(tmp_path, "weights.bin")
     with pytest.raises(InputError) as error:
         audit([path], [breakages])
-    assert error.value.message == f"`{path}` is of a kind that no rule reads"
+    assert error.value.message == f"`{path}` is not a kind of file that the audit reads"
 
 
 def test_a_file_that_cannot_be_judged_is_in_the_report(tmp_path: Path, breakages: Breakages) -> None:

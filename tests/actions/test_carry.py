@@ -33,7 +33,7 @@ def wanted(name: str, version: str) -> Wanted:
 
 
 def said(settled: tuple[Settled, ...]) -> list[str]:
-    return [str(each) for each in settled]
+    return [str(device) for device in settled]
 
 
 def test_versions_are_kept_where_they_resolve(uv: Uv, request_for: Ask) -> None:
@@ -52,7 +52,7 @@ def test_only_what_the_conflict_names_gives_way(uv: Uv, request_for: Ask, index:
     )
     lock, settled = lock_with(carried, request_for(), uv)
     assert lock.versions["numpy"] == "2.3.0"
-    assert [(each.name, each.now, each.is_same_version) for each in settled] == [
+    assert [(device.name, device.now, device.is_same_version) for device in settled] == [
         ("numpy", "2.3.0", False),
         ("filelock", "3.20.0", True),
     ]
@@ -77,7 +77,7 @@ def test_a_version_without_a_wheel_for_the_new_python_becomes_a_newer_one(
     index.add("simple", Wheel(name="fast", version="1.1"))
     carried = CarriedPackages(wanted=(wanted("fast", "1.0"), wanted("numpy", "2.2.0")))
     _, settled = lock_with(carried, request_for(), uv)
-    assert [(each.name, each.now) for each in settled] == [
+    assert [(device.name, device.now) for device in settled] == [
         ("fast", "1.1"),
         ("numpy", "2.2.0"),
     ]
@@ -119,7 +119,7 @@ def test_constraints_hold_over_versions_that_are_to_be_kept(uv: Uv, request_for:
     _, settled = lock_with(
         CarriedPackages(constraints=bounds, wanted=(wanted("numpy", "2.3.0"),)), request_for(), uv
     )
-    assert [(each.name, each.now) for each in settled] == [("numpy", "2.2.0")]
+    assert [(device.name, device.now) for device in settled] == [("numpy", "2.2.0")]
 
 
 def test_what_is_for_another_platform_is_said(uv: Uv, request_for: Ask) -> None:
@@ -232,7 +232,7 @@ def test_what_was_made_for_the_old_torch_becomes_what_the_index_has_for_the_new_
         f" {index.packages} has nothing newer with a wheel that fits"
     )
     _, settled = lock_with(carried, request_for(), uv)
-    assert [(each.name, each.now) for each in settled] == [("numpy", "2.2.0"), ("xformers", "0.0.41")]
+    assert [(device.name, device.now) for device in settled] == [("numpy", "2.2.0"), ("xformers", "0.0.41")]
 
 
 def test_a_summary_counts_what_stays_and_names_what_does_not() -> None:

@@ -79,9 +79,9 @@ def test_what_is_recorded_of_its_files_is_what_is_there(workshop: Workshop) -> N
 
 def test_no_file_is_shared_with_the_cache(workshop: Workshop) -> None:
     made = workshop.create(recorded("cpu-only-linux"))
-    files = [each for each in Path(made.environment.path).rglob("*.py") if not each.is_symlink()]
+    files = [path for path in Path(made.environment.path).rglob("*.py") if not path.is_symlink()]
     assert files
-    assert {each.stat().st_nlink for each in files} == {1}
+    assert {file.stat().st_nlink for file in files} == {1}
 
 
 def test_ordinary_packages_never_come_from_torchs_index_where_stale_ones_lie(workshop: Workshop) -> None:
@@ -96,7 +96,7 @@ def test_ordinary_packages_never_come_from_torchs_index_where_stale_ones_lie(wor
 def test_a_second_create_fetches_no_wheel(workshop: Workshop) -> None:
     profile = Profile(name="train", torch=WITH_VISION.torch, packages=Packages(requirements=("lightning",)))
     first = workshop.create(recorded("rtx-4090-driver-580"), profile=profile)
-    assert any(each.startswith("torch-2.15.0") for each in workshop.index.wheels_fetched())
+    assert any(item.startswith("torch-2.15.0") for item in workshop.index.wheels_fetched())
     workshop.index.forget()
     same = workshop.create(recorded("rtx-4090-driver-580"), profile=profile)
     assert (same.new, same.environment.number) == (False, 1)
@@ -109,10 +109,10 @@ def test_a_second_create_fetches_no_wheel(workshop: Workshop) -> None:
 
 def test_that_it_stands_on_condas_python_is_told_and_recorded(workshop: Workshop) -> None:
     host = recorded("cpu-only-linux")
-    conda = tuple(replace(each, conda=True) for each in host.pythons)
+    conda = tuple(replace(python, conda=True) for python in host.pythons)
     made = workshop.create(replace(host, pythons=conda), python=sys.executable)
     warning = (
-        f"it stands on conda's Python {sys.executable}: without that environment nothing in this one runs"
+        f"it is built on conda's Python {sys.executable} and stops working without that conda environment"
     )
     assert made.environment.choice is not None
     assert made.environment.choice.warnings == (warning,)
@@ -135,13 +135,14 @@ LIES = {
         (
             "torch is 2.15.0+cpu, and 2.15.0+cu132 was planned;"
             " torch was built for CUDA None, and CUDA 13.2 was planned;"
-            " torch sees no device, and NVIDIA GeForce RTX 4090 is there"
+            " torch sees no device,"
+            " but this machine has NVIDIA GeForce RTX 4090"
             " (torch 2.15.0+cpu is a build for the CPU, and this machine has NVIDIA GeForce RTX 4090)"
         ),
     ),
     "no code for the card": (
         {"arch_flags": "sm_90 sm_100"},
-        "torch holds no code for NVIDIA GeForce RTX 4090 (8.9), only for 9.0, 10.0",
+        "torch has no kernels for NVIDIA GeForce RTX 4090 (8.9), only for 9.0, 10.0",
     ),
 }
 
@@ -180,7 +181,8 @@ def test_a_device_that_torch_does_not_see_fails_the_run_and_never_becomes_the_cp
     with pytest.raises(ToolFailed) as caught:
         workshop.create(recorded("rtx-4090-driver-580"), devices="[]")
     assert str(caught.value) == (
-        "the new environment is not as planned: torch sees no device, and NVIDIA GeForce RTX 4090 is there"
+        "the new environment is not as planned: torch sees no device,"
+        " but this machine has NVIDIA GeForce RTX 4090"
     )
     assert nothing_was_left(workshop)
 
@@ -192,7 +194,7 @@ def test_a_device_that_does_not_compute_fails_the_run(workshop: Workshop) -> Non
     assert str(caught.value) == (
         "the new environment is not as planned: NVIDIA GeForce RTX 4090 does not compute:"
         " RuntimeError: CUDA error: no kernel image is available for execution on the device"
-        " (torch holds no code for the GPU here)"
+        " (torch has no kernels for the GPU here)"
     )
     assert nothing_was_left(workshop)
 
@@ -226,7 +228,7 @@ def test_the_environment_in_use_is_recorded_and_stays_as_it_is(workshop: Worksho
     assert (fallback.reads, new.kind) == ("dcp<=2.14", EnvironmentKind.BUILT)
     assert manifest.current == fallback.number
     assert workshop.store.current.resolve() == old
-    assert f"in use: {old} (venv); it is only read and not touched" in workshop.said
+    assert f"active: {old} (venv); it is only read" in workshop.said
     assert any(line.startswith(f"{old} unchanged (") for line in workshop.said)
 
 
@@ -262,7 +264,9 @@ def test_a_plan_that_equals_the_environment_in_use_makes_nothing(workshop: Works
     made = workshop.create(host, "2.14")
     assert not made.new
     assert made.environment.path == str(old)
-    assert [each.kind for each in workshop.store.read().environments] == [EnvironmentKind.ADOPTED]
+    assert [environment.kind for environment in workshop.store.read().environments] == [
+        EnvironmentKind.ADOPTED
+    ]
     assert not (workshop.root / "envs").exists()
     # One package more is another environment.
     more = Profile(name="train", packages=Packages(requirements=("lightning",)))

@@ -48,7 +48,7 @@ def test_that_this_build_is_taken_is_said_with_the_plan(workshop: Workshop) -> N
         run=Programs(workshop.environ),
         torch_index=TorchIndex(NOBODY),
     )
-    (message,) = (each.message for each in order.plan.warnings if each.code == "package-index")
+    (message,) = (warning.message for warning in order.plan.warnings if warning.code == "package-index")
     # Its size stands with the index, where a build that is cached has none.
     assert message == "PyTorch's index cannot be reached: using the package index's cu132 build"
     assert order.plan.build is not None
@@ -88,7 +88,7 @@ def test_a_login_from_netrc_opens_the_mirror(workshop: Workshop, index: Index, t
     with pytest.raises(IndexFailed) as caught:
         workshop.create(recorded("rtx-4090-driver-580"))
     asked = f"{index.backend('cu132')}/torch/"
-    assert str(caught.value) == f"the index at {asked} wants a login (401 Unauthorized)"
+    assert str(caught.value) == f"the index at {asked} asks for a login (401 Unauthorized)"
     assert caught.value.hint == (
         "write `machine 127.0.0.1 login NAME password TOKEN` into ~/.netrc, or store the login in keyring"
     )
@@ -116,7 +116,7 @@ def test_a_fossil_of_a_companion_is_no_companion(workshop: Workshop, index: Inde
         recorded("rtx-4090-driver-580"), "2.15", profile=profile, run=Programs(workshop.environ)
     )
     assert order.plan.outcome is Outcome.BLOCKED
-    first = next(each for each in order.plan.rejected if each.backend == "cu132")
+    first = next(item for item in order.plan.rejected if item.backend == "cu132")
     assert (first.code, first.message) == (
         "index-lacks-package",
         (
@@ -241,7 +241,7 @@ def test_offline_what_the_cache_lacks_is_named(workshop: Workshop, index: Index)
 
 def nothing_was_built(workshop: Workshop) -> bool:
     store = workshop.store
-    kept = [each for folder in ("locks", "plans") for each in (workshop.root / folder).glob("*")]
+    kept = [path for folder in ("locks", "plans") for path in (workshop.root / folder).glob("*")]
     there = list(store.environments.iterdir()) if store.environments.is_dir() else []
     return store.read().environments == () and kept == there == []
 

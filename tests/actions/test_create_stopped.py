@@ -192,8 +192,10 @@ def test_a_run_killed_before_any_change_leaves_what_is_in_use_in_use(tmp_path: P
         assert manifest.active.path == str(old)
         assert manifest.list_unfinished() == ()
         assert Path(made.environment.path).is_dir()
-        there = {str(each) for each in (root / "envs").iterdir()}
-        assert there == {each.path for each in manifest.environments if each.path != str(old)}
+        there = {str(path) for path in (root / "envs").iterdir()}
+        assert there == {
+            environment.path for environment in manifest.environments if environment.path != str(old)
+        }
         assert list((root / "trash").glob("*")) == []
 
 
@@ -205,7 +207,7 @@ def with_one_switched_to(root: Path, old: Path) -> Environment:
         # The environment in use must not equal the plan, or nothing would be made.
         manifest = store.read().use(first.number, why="use", at=NOW)
         changed = replace(first, torch="2.14.1+cpu")
-        others = (each for each in manifest.environments if each.number != first.number)
+        others = (environment for environment in manifest.environments if environment.number != first.number)
         store.write(replace(manifest, environments=(*others, changed)))
     (version,) = Path(first.path).rglob("version.py")
     version.write_text("__version__ = '2.14.1+cpu'\n", "utf-8")

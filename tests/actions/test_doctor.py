@@ -143,7 +143,7 @@ def test_an_environment_without_torch_says_so(tmp_path: Path) -> None:
     [
         ("SIGILL", "the processor lacks instructions that the build uses"),
         ("SIGKILL", "the system or a container ran out of memory"),
-        ("SIGSEGV", "two libraries that do not fit each other are loaded"),
+        ("SIGSEGV", "two incompatible libraries are loaded"),
     ],
 )
 def test_a_signal_in_the_import_is_explained(tmp_path: Path, number: str, why: str) -> None:
@@ -376,7 +376,7 @@ def test_companions_of_another_build_and_of_another_torch(tmp_path: Path) -> Non
     add(site, "torchaudio", "2.8.0")
     audio = release.companions["torchaudio"].version
     assert of_packages(tmp_path / "env") == [
-        ("other-build", f"torchvision {paired}+cu126 is beside torch 2.15.0+cu132"),
+        ("other-build", f"torchvision {paired}+cu126 is installed beside torch 2.15.0+cu132"),
         ("other-build", f"torchaudio 2.8.0 is beside torch 2.15.0, whose companion is {audio}"),
     ]
 
@@ -408,7 +408,7 @@ def test_what_pip_put_over_condas_own(tmp_path: Path) -> None:
     add(site, "numpy", "2.3.0", installer="pip")
     add(site, "rich", "14.0", installer="conda")
     assert of_packages(tmp_path / "env") == [
-        ("conda-pip-mixed", "conda installed numpy-2.2.0-py312h1_0, and pip put 2.3.0 over it")
+        ("conda-pip-mixed", "conda installed numpy-2.2.0-py312h1_0, and pip installed 2.3.0 over it")
     ]
 
 

@@ -92,8 +92,8 @@ def test_an_honest_change_passes_and_a_planted_one_is_caught(
 ) -> None:
     honest = evaluates({"loss": 0.5}, {"loss": 0.504}, command)
     planted = evaluates({"loss": 0.5}, {"loss": 0.51}, command)
-    assert (honest.has_passed, [each.verdict for each in honest.metrics]) == (True, ["within tolerance"])
-    assert (planted.has_passed, [each.verdict for each in planted.metrics]) == (False, ["worse"])
+    assert (honest.has_passed, [metric.verdict for metric in honest.metrics]) == (True, ["within tolerance"])
+    assert (planted.has_passed, [metric.verdict for metric in planted.metrics]) == (False, ["worse"])
 
 
 def test_the_table_sets_old_and_new_side_by_side(evaluates: Evaluates, store: Store) -> None:
@@ -131,7 +131,7 @@ def test_what_is_missing_or_no_number_fails_by_name(evaluates: Evaluates) -> Non
         metrics=metrics,
     )
     assert not evaluated.has_passed
-    assert {each.name: each.verdict for each in evaluated.metrics} == {
+    assert {metric.name: metric.verdict for metric in evaluated.metrics} == {
         "gone": "the new value is missing",
         "nan": "the new value is nan",
         "inf": "the old value is inf",
@@ -150,12 +150,12 @@ def test_a_value_that_holds_nan_deep_inside_is_still_json(evaluates: Evaluates) 
 def test_a_number_longer_than_python_reads_is_a_missing_metric(evaluates: Evaluates) -> None:
     huge = ("python", "-c", "print('{\"loss\": ' + '1' * 5000 + '}')")
     evaluated = evaluates({}, {}, huge)
-    assert [each.verdict for each in evaluated.metrics] == ["the old value is missing"]
+    assert [metric.verdict for metric in evaluated.metrics] == ["the old value is missing"]
 
 
 def test_output_without_metrics_is_a_missing_metric(evaluates: Evaluates) -> None:
     evaluated = evaluates({}, {}, ("python", "-c", "print('loss 0.5')"))
-    assert [each.verdict for each in evaluated.metrics] == ["the old value is missing"]
+    assert [metric.verdict for metric in evaluated.metrics] == ["the old value is missing"]
 
 
 def test_several_commands_give_their_metrics_together(evaluates: Evaluates) -> None:
@@ -163,7 +163,10 @@ def test_several_commands_give_their_metrics_together(evaluates: Evaluates) -> N
     prepares = ("python", "-c", "print('data is ready')")
     more = ("python", "-c", "print('{\"speed\": 100}')")
     evaluated = evaluates({"loss": 1}, {"loss": 1}, prepares, PRINTS, more, metrics=metrics)
-    assert [(each.name, each.verdict) for each in evaluated.metrics] == [("loss", "same"), ("speed", "same")]
+    assert [(metric.name, metric.verdict) for metric in evaluated.metrics] == [
+        ("loss", "same"),
+        ("speed", "same"),
+    ]
 
 
 def test_a_command_that_fails_in_the_new_environment_is_named_with_it(evaluates: Evaluates) -> None:

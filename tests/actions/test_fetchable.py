@@ -43,7 +43,8 @@ def test_a_lock_that_is_gone_makes_an_environment_irreplaceable(workspace: Works
     assert irreplaceable(environment, workspace.store, lambda _: "", said.append) is None
     path.unlink()
     assert (
-        irreplaceable(environment, workspace.store, lambda _: "", said.append) == f"its lock {path} is gone"
+        irreplaceable(environment, workspace.store, lambda _: "", said.append)
+        == f"its lock file {path} is missing"
     )
     assert said == []
 
@@ -53,5 +54,5 @@ def test_development_builds_are_told_to_expire_before_anything_is_removed(worksp
     lock = Lock.parse(workspace.store.lock_path(1).read_text("utf-8"), "the lock")
     said: list[str] = []
     irreplaceable(environment, workspace.store, lambda _: "", said.append)
-    assert said == [f"note: {each}" for each in expiring(lock)]
+    assert said == [f"note: {package}" for package in expiring(lock)]
     assert len(said) == 1

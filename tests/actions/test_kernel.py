@@ -41,9 +41,9 @@ def environment(store: Store, *packages: str) -> Environment:
         )
         venv.create(new.path, symlinks=True)
         (site,) = Path(new.path).glob("lib/python3*/site-packages")
-        for each in packages:
-            (site / f"{each}-7.0.dist-info").mkdir()
-            (site / f"{each}-7.0.dist-info" / "METADATA").write_text(f"Name: {each}\nVersion: 7.0\n")
+        for package in packages:
+            (site / f"{package}-7.0.dist-info").mkdir()
+            (site / f"{package}-7.0.dist-info" / "METADATA").write_text(f"Name: {package}\nVersion: 7.0\n")
         manifest, ready = manifest.commit(new)
         store.write(manifest)
     return ready
@@ -73,12 +73,12 @@ def test_a_kernel_names_the_environments_own_python(store: Store, tmp_path: Path
 def test_two_projects_with_the_same_environment_have_two_kernels(store: Store, tmp_path: Path) -> None:
     other = Store(tmp_path / "other" / "workspace")
     kernels = [
-        install_kernel(environment(each, "ipykernel"), each, tmp_path / "jupyter", Disk())
-        for each in (store, other)
+        install_kernel(environment(item, "ipykernel"), item, tmp_path / "jupyter", Disk())
+        for item in (store, other)
     ]
-    names = [each.name for each in kernels]
+    names = [kernel.name for kernel in kernels]
     assert names[0] != names[1]
-    assert all(each.startswith("torchenv-2.15.0-cpu-py3.12-") for each in names)
+    assert all(name.startswith("torchenv-2.15.0-cpu-py3.12-") for name in names)
 
 
 def test_without_ipykernel_there_is_no_kernel(store: Store, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_no_kernel_is_written_or_deleted_through_a_link(linked: str, store: Stor
     ]
     for change in changes:
         with pytest.raises(
-            InputError, match="is a link, and torchenv writes and deletes no kernel through one"
+            InputError, match="is a link: torchenv neither writes nor deletes a kernel through links"
         ):
             change()
     assert path.is_symlink()

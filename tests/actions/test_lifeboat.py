@@ -232,7 +232,7 @@ def test_a_list_of_files_that_someone_edited_proves_nothing(workspace: Workspace
     listing.write_text(listing.read_text().replace('"bytes": ', '"bytes": 1'))
     with pytest.raises(WorkspaceError) as raised:
         changes(workspace)
-    assert str(raised.value) == f"`{listing}` is not the list that was made of `runs/a/step-100`"
+    assert str(raised.value) == f"`{listing}` is not the list of files recorded for `runs/a/step-100`"
 
 
 def test_what_is_not_kept_cannot_be_verified_or_released(workspace: Workspace) -> None:

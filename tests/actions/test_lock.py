@@ -69,7 +69,7 @@ def test_the_reason_why_a_target_is_held_back_is_in_its_files(team: Project) -> 
     about = tomllib.loads(team.read("pylock.v100.toml"))["tool"]["torchenv"]
     assert about == {"target": "v100", "torch": "2.14.1+cu126", "backend": "cu126", "because": why}
     tie = tomllib.loads(team.read("torchenv.lock.toml"))
-    assert [each.get("because") for each in tie["target"]] == [None, why, None, None, None, None]
+    assert [item.get("because") for item in tie["target"]] == [None, why, None, None, None, None]
 
 
 def test_whoever_locks_and_whenever_the_bytes_are_the_same(team: Project) -> None:
@@ -112,7 +112,7 @@ def test_what_was_locked_stays_when_the_index_has_something_newer(team: Project)
 
 def test_a_yanked_wheel_is_left_for_another(team: Project) -> None:
     team.run("lock")
-    (numpy,) = (each for each in team.index.wheels("simple") if each.file_name.startswith("numpy-2.3.0"))
+    (numpy,) = (wheel for wheel in team.index.wheels("simple") if wheel.file_name.startswith("numpy-2.3.0"))
     team.index.add("simple", replace(numpy, yanked=True))
     team.environ["UV_CACHE_DIR"] += "-cold"
     assert "  ~ numpy 2.3.0 -> 2.2.0\n" in team.run("lock").out
@@ -133,7 +133,7 @@ def test_where_pytorchs_index_cannot_be_reached_the_hint_names_the_package_index
 def test_a_file_that_was_replaced_on_the_index_is_not_locked(team: Project) -> None:
     team.run("lock")
     before = team.locks()
-    was = next(each for each in lock_of(team, "ci").packages if each.name == "filelock").files[0]
+    was = next(package for package in lock_of(team, "ci").packages if package.name == "filelock").files[0]
     other = Wheel(name="filelock", version="3.20.0", files={"filelock/__init__.py": "# other\n"})
     team.index.add("simple", other)
     team.environ["UV_CACHE_DIR"] += "-cold"
@@ -184,7 +184,7 @@ def test_a_companion_that_an_index_has_only_as_a_fossil_is_no_match(team: Projec
     team.change("torchenv.toml", '["torchvision"]', '["torchvision", "torchaudio"]')
     done = team.run("lock")
     assert done.code == 4
-    (error,) = (each for each in done.said.splitlines() if each.startswith("error"))
+    (error,) = (line for line in done.said.splitlines() if line.startswith("error"))
     assert re.fullmatch(r"error: target (ada|windows): \S+/whl/cu132 has no torchaudio==2\.11\.1", error), (
         error
     )
@@ -220,7 +220,7 @@ def test_an_index_that_a_dependency_or_a_variable_names_does_not_leak_in(team: P
     assert done.code == 0, done.said
     assert lock_of(team, "ada").versions["lightning"] == "2.5.0"
     assert set(lock_of(team, "ada").indexes) == {f"{root}/simple", f"{root}/whl/cu132"}
-    assert not any("/elsewhere/" in each for each in team.index.requests)
+    assert not any("/elsewhere/" in path for path in team.index.requests)
 
 
 def test_a_check_of_what_did_not_change_asks_nobody_and_finds_nothing(team: Project) -> None:
@@ -376,7 +376,7 @@ def test_a_host_that_nothing_serves_is_named_and_brings_no_target(team: Project)
     done = team.run("lock", "--host", f"{here}/data/hosts/rtx-5090-driver-570.json")
     assert done.code == 0, done.said
     assert done.said.splitlines()[0] == (
-        "note: no target serves rtx-5090-driver-570:"
+        "note: no target supports rtx-5090-driver-570:"
         " torch 2.15.0 (cu132): needs driver 580 or newer, this host has 570.86.16"
     )
     assert team.read("torchenv.toml") == before
@@ -385,7 +385,7 @@ def test_a_host_that_nothing_serves_is_named_and_brings_no_target(team: Project)
 def test_an_index_of_one_persons_own_is_noted_when_it_gets_into_a_lock(team: Project) -> None:
     done = team.run("lock", TORCHENV_PACKAGE_INDEX=team.index.packages)
     assert done.said.splitlines()[0] == (
-        "note: TORCHENV_PACKAGE_INDEX is set and its addresses are locked:"
+        "note: TORCHENV_PACKAGE_INDEX is set, and its addresses go into the lock files:"
         " write it under [index] of torchenv.toml, so that whoever locks gets the same"
     )
 
@@ -432,7 +432,9 @@ def test_a_mirror_changes_every_address_and_no_hash(team: Project) -> None:
         hashes = [[file.sha256 for file in package.files] for package in was.packages]
         assert [[file.sha256 for file in package.files] for package in now.packages] == hashes
         assert all(
-            file.url.startswith(f"{team.index.root}/company/") for each in now.packages for file in each.files
+            file.url.startswith(f"{team.index.root}/company/")
+            for package in now.packages
+            for file in package.files
         )
     assert team.run("lock", "--check").code == 0
 

@@ -191,7 +191,7 @@ def test_an_upgrade_of_a_name_that_nobody_knows_is_an_error(pair: Project) -> No
     done = pair.run("lock", "--upgrade", "nunpy")
     assert (done.code, done.said.splitlines()[-2:]) == (
         2,
-        ["error: package `nunpy` is in no lock", "hint: did you mean `numpy`?"],
+        ["error: package `nunpy` is in no lock file", "hint: did you mean `numpy`?"],
     )
     assert pair.run("lock", "--upgrade", "NumPy").code == 0
     assert versions(pair)["numpy"] == "2.9.0"

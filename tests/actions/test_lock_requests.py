@@ -88,7 +88,7 @@ def test_a_lock_for_macs_serves_the_oldest_that_the_release_installs_on() -> Non
 def test_a_development_build_in_a_lock_is_told_to_expire() -> None:
     made = lock(order(Target(name="t", platform="linux-x86_64", python="3.12")), Recorder(), print)
     assert list(made.notes()) == [
-        "t: torchcodec 0.9.0.dev1 is a development build: its file expires, and its lock with it"
+        "t: torchcodec 0.9.0.dev1 is a development build: its wheel expires, and its lock file with it"
     ]
 
 

@@ -1,4 +1,4 @@
-"""No dependency chooses torch: what a package says of it itself is not obeyed, and that is said."""
+"""No dependency chooses torch: what a package says of it itself is ignored, and that is said."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_source_inside_a_dependency_is_not_obeyed_and_named(pair: Project, tmp
         assert package.version == torch
         assert package.index == f"{pair.index.root}/whl/{torch.partition('+')[2]}"
     assert (
-        f"note: plugins.txt:2: plugin takes torch from {pair.index.root}/whl/cu134, which is not obeyed:"
+        f"note: plugins.txt:2: plugin takes torch from {pair.index.root}/whl/cu134, which is ignored:"
         f" it comes from {pair.index.root}/whl/cu132"
     ) in done.said.splitlines()
     assert "cu134" not in pair.read("pylock.ada.toml").replace(address, "")

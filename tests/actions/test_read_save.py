@@ -118,7 +118,7 @@ def test_without_the_target_environment_nothing_can_be_proved(workspace: Workspa
     with pytest.raises(NothingSuits) as raised:
         prove(workspace, source, Torch())
     assert str(raised.value) == "no environment here has torch 2.14 to prove the copy with"
-    assert raised.value.hint == "`torchenv create 2.14` makes one"
+    assert raised.value.hint == "make one with `torchenv create 2.14`"
 
 
 def test_a_save_is_written_in_another_form_and_read_back(workspace: Workspace, source: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_link_that_leads_nowhere_is_not_replaced(workspace: Workspace, source:
     target.symlink_to("away")
     with pytest.raises(InputError) as raised:
         change(workspace, source, Torch(), target=target)
-    assert str(raised.value) == f"`{target}` is a link that leads nowhere"
+    assert str(raised.value) == f"`{target}` is a broken link"
     assert target.readlink() == Path("away")
 
 

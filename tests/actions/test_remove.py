@@ -47,7 +47,7 @@ def test_an_environment_that_nobody_needs_goes_and_its_line_and_lock_stay(worksp
     ("number", "why", "hint"),
     [
         ("2", "it is the active environment", "switch to another one first with `torchenv use 1`"),
-        ("1", "`torchenv rollback` leads to it", "remove it all the same with --force"),
+        ("1", "it is the rollback target", "remove it anyway with --force"),
     ],
 )
 def test_the_one_in_use_and_the_one_to_go_back_to_stay(
@@ -58,7 +58,7 @@ def test_the_one_in_use_and_the_one_to_go_back_to_stay(
         remove([number], workspace.store, workspace.running, replaceable)
     assert caught.value.message == f"environment {made[int(number) - 1]} is not removed: {why}"
     assert caught.value.hint == hint
-    assert all(Path(each.path).is_dir() for each in made)
+    assert all(Path(built.path).is_dir() for built in made)
 
 
 def test_by_force_the_one_to_go_back_to_goes_and_nothing_else_that_is_needed(workspace: Workspace) -> None:
@@ -71,7 +71,7 @@ def test_by_force_the_one_to_go_back_to_goes_and_nothing_else_that_is_needed(wor
         with pytest.raises(NothingSuits, match=why):
             remove([number], workspace.store, workspace.running, replaceable, force=True)
     assert go(["1"], workspace.store, workspace.running, replaceable, force=True) == [first]
-    assert [Path(each.path).is_dir() for each in (first, second, third)] == [False, True, True]
+    assert [Path(item.path).is_dir() for item in (first, second, third)] == [False, True, True]
 
 
 def test_an_adopted_environment_is_never_touched(workspace: Workspace, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_an_adopted_environment_is_never_touched(workspace: Workspace, tmp_path:
     assert caught.value.message == (
         f"environment {adopted} is not removed: it was made elsewhere, and torchenv only reads it"
     )
-    assert caught.value.hint == "take it off the record, its files stay: `torchenv forget 1`"
+    assert caught.value.hint == "forget it, its files stay: `torchenv forget 1`"
     prune(Pruning(keep=0), workspace.store, workspace.running, replaceable, dry_run=False)
     assert Path(adopted.path).is_dir()
 
@@ -126,7 +126,7 @@ def test_of_two_readers_removed_together_neither_goes(workspace: Workspace) -> N
     assert Path(third.path).is_dir()
     assert Path(fourth.path).is_dir()
     pruned = prune(Pruning(keep=0), workspace.store, workspace.running, replaceable, dry_run=False)
-    assert [each.number for each in pruned.gone] == [3]
+    assert [gone.number for gone in pruned.gone] == [3]
 
 
 def test_nothing_is_removed_under_a_process_that_runs_from_it(workspace: Workspace) -> None:
@@ -134,7 +134,7 @@ def test_nothing_is_removed_under_a_process_that_runs_from_it(workspace: Workspa
     workspace.processes = {third.path: (Process(4711, "python train.py"),)}
     with pytest.raises(WorkspaceError) as caught:
         remove(["3"], workspace.store, workspace.running, replaceable)
-    said = "process 4711 (python train.py) still runs from it"
+    said = "it is still used by process 4711 (python train.py)"
     assert caught.value.message == f"environment {third} is not removed: {said}"
     pruned = prune(Pruning(keep=0), workspace.store, workspace.running, replaceable, dry_run=False)
     assert (third, said) in pruned.kept
@@ -146,7 +146,7 @@ def test_what_could_not_be_built_again_stays_until_it_is_forced(workspace: Works
     with pytest.raises(NothingSuits) as caught:
         remove(["3"], workspace.store, workspace.running, lambda _: "a file is gone")
     assert caught.value.message == f"environment {third} could not be built again: a file is gone"
-    assert caught.value.hint == "keep it, or remove it all the same with --force"
+    assert caught.value.hint == "keep it, or remove it anyway with --force"
     assert Path(third.path).is_dir()
 
 
@@ -156,7 +156,7 @@ def test_prune_spares_the_newest_and_the_needed_and_a_dry_run_deletes_nothing(wo
     would = prune(Pruning(keep=1), workspace.store, workspace.running, replaceable, dry_run=True)
     assert would == Pruned(
         gone=(third,),
-        kept=((first, "`torchenv rollback` leads to it"), (second, "it is the active environment")),
+        kept=((first, "it is the rollback target"), (second, "it is the active environment")),
     )
     assert Path(third.path).is_dir()
     assert prune(Pruning(keep=1), workspace.store, workspace.running, replaceable, dry_run=False) == would
@@ -183,7 +183,7 @@ def test_an_age_is_counted_from_the_last_use(workspace: Workspace) -> None:
     def old_enough(age: timedelta) -> list[int]:
         pruning = Pruning.of(None, age, workspace.store.read().find_last_use(3) + unused)
         pruned = prune(pruning, workspace.store, workspace.running, replaceable, dry_run=True)
-        return [each.number for each in pruned.gone]
+        return [gone.number for gone in pruned.gone]
 
     assert old_enough(unused) == []
     assert old_enough(unused - timedelta(minutes=1)) == [3]
@@ -208,10 +208,10 @@ def test_what_someone_put_in_the_place_of_an_environment_stays_and_stops_no_othe
     thesis = Path(third.path, "thesis.txt")
     thesis.write_text("precious")
     pruned = prune(Pruning(keep=0), workspace.store, workspace.running, replaceable, dry_run=False)
-    assert (third, f"{third.path} is not what torchenv built there") in pruned.kept
+    assert (third, f"{third.path} is not the environment that torchenv built there") in pruned.kept
     with pytest.raises(WorkspaceError) as caught:
         remove(["3"], workspace.store, workspace.running, replaceable)
-    assert caught.value.message == f"{third.path} is not what torchenv built there: it is left alone"
+    assert caught.value.message == f"{third.path} is not what torchenv built there: left alone"
     assert thesis.read_text() == "precious"
     assert workspace.store.read().number(3) == third
 

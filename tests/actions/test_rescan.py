@@ -95,8 +95,8 @@ def test_when_the_time_is_over_the_rest_is_as_it_was_and_its_age_is_said(
     assert [run.path for run in seen.runs] == ["runs/a", "runs/b"]
     (note,) = seen.notes
     assert note == (
-        f"{runs}: looked at for 2 s and not at all of it; the rest is as last recorded 2 h ago"
-        " (`torchenv checkpoints scan` takes its time)"
+        f"{runs}: scanned in part, for 2 s; the rest is as last recorded 2 h ago"
+        " (`torchenv checkpoints scan` reads all of it)"
     )
     # It goes on where it stopped, and comes to an end.
     assert [run.newest for run in look(workspace).runs] == ["step-100", "step-9"]

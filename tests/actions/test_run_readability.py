@@ -67,10 +67,10 @@ def test_a_rollback_warns_before_it_switches(workspace: Workspace) -> None:
     assert said == [
         (
             f"runs/a: step-300 cannot be read by environment {old} (it needs torch 2.15);"
-            " step-100 is the newest that can, 200 steps behind"
+            " step-100 is the newest readable save, 200 steps behind"
         ),
-        "  `torchenv checkpoints downgrade runs/a/step-300 --for 2.14` makes a copy that can",
-        "runs/a: newer and not complete: step-400",
+        "  copy it with `torchenv checkpoints downgrade runs/a/step-300 --for 2.14`",
+        "runs/a: newer but incomplete: step-400",
     ]
     assert contents(runs) == before
 

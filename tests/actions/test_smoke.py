@@ -54,7 +54,7 @@ class Inside:
     def __call__(self, command: Command, *, timeout: float | None = None) -> Completed:
         self.asked.append(command)
         if command.argv[3:4] and Path(command.argv[3]).name == "smoke.py":
-            lines = (f"\ntorchenv-smoke {json.dumps({'message': '', **each})}\n" for each in self.tells)
+            lines = (f"\ntorchenv-smoke {json.dumps({'message': '', **line})}\n" for line in self.tells)
             return Completed(
                 command, self.code, "warning: torch says much\n" + "".join(lines), self.err, self.end
             )
@@ -148,7 +148,7 @@ def test_what_computes_is_proven_with_when_where_and_what(bench: Callable[..., B
         Step(
             "libraries are as installed",
             Result.SKIPPED,
-            message="no installer left digests of them, so nothing was hashed",
+            message="no installer recorded their digests, so nothing was checked",
         ),
     ]
     assert smoked.steps[2:] == (
@@ -190,7 +190,7 @@ def test_a_step_that_fails_fails_the_environment(bench: Callable[..., Bench]) ->
     ("code", "end", "said"),
     [
         (-11, End.EXITED, "the process was ended by SIGSEGV"),
-        (124, End.OUT_OF_TIME, "it was still running after 600 s, and was stopped"),
+        (124, End.OUT_OF_TIME, "it was stopped after 600 s, and was stopped"),
         (3, End.EXITED, "the process ended with code 3: warning: torch says much"),
     ],
 )
@@ -224,7 +224,7 @@ def test_a_plan_for_a_gpu_never_passes_on_the_cpu(bench: Callable[..., Bench]) -
     assert smoked.steps[-1] == Step(
         "a planned device is there",
         Result.FAILED,
-        message=f"{CARD} was planned for, and torch sees no device here: it computed on the CPU alone",
+        message=f"{CARD} was planned for, but torch sees no device here: only the CPU was tested",
     )
     assert on.now_recorded().state is State.FAILED
 
@@ -238,7 +238,7 @@ def test_an_environment_of_someone_else_must_use_the_card_that_is_there(
     (site / "torch").mkdir()
     (site / "torch" / "version.py").write_text("__version__ = '2.14.1+cu126'\n")
     on.environment = adopt(tmp_path / "old", resources.catalogue(), on.ports).environment
-    said = f"{CARD} was planned for, and torch sees no device here: it computed on the CPU alone"
+    said = f"{CARD} was planned for, but torch sees no device here: only the CPU was tested"
     assert on.smoke().proof.said == (f"a planned device is there: {said}",)
 
 
@@ -248,7 +248,7 @@ def test_a_card_beside_integrated_graphics_is_shown_alone_unless_a_mask_is_set(
     on = bench("raphael-igpu-beside-rx-9060", torch("2.15.0+rocm7.14"), {"devices": ["RX"]}, *COMPUTES)
     on.smoke()
     on.smoke(HIP_VISIBLE_DEVICES="0")
-    assert [each.env.get("HIP_VISIBLE_DEVICES") for each in on.inside.asked] == ["1", None]
+    assert [command.env.get("HIP_VISIBLE_DEVICES") for command in on.inside.asked] == ["1", None]
 
 
 def test_the_override_that_makes_rocm_see_another_chip_is_taken_away(bench: Callable[..., Bench]) -> None:
@@ -256,7 +256,7 @@ def test_the_override_that_makes_rocm_see_another_chip_is_taken_away(bench: Call
     host = replace(recorded("strix-halo-gfx1151"), amd=Amd(status=Status.FOUND, devices=(card,)))
     on = bench(host, torch("2.15.0+rocm7.14"), {"devices": [card.name]}, *COMPUTES)
     assert on.smoke(Smoke(commands=(("python", "-c", "pass"),))).proof.passed
-    assert [each.without for each in on.inside.asked] == [
+    assert [command.without for command in on.inside.asked] == [
         ("HSA_OVERRIDE_GFX_VERSION", "PYTHONHOME", "PYTHONPATH")
     ] * 2
 
@@ -319,7 +319,7 @@ def test_a_command_that_cannot_start_says_nothing_of_the_environment(bench: Call
     with pytest.raises(ToolFailed) as raised:
         on.smoke(Smoke(commands=(("no-such-trainer", "--quick"),)))
     assert str(raised.value) == (
-        f"could not start no-such-trainer in environment {on.environment}: there is no such program"
+        f"could not start no-such-trainer in environment {on.environment}: program not found"
     )
     assert (on.inside.asked, on.now_recorded()) == ([], on.environment)
 
@@ -330,7 +330,7 @@ def test_an_environment_that_failed_is_proven_once_it_passes(bench: Callable[...
     on.inside.tells = (torch("2.15.0+cu132"), {"devices": [CARD]}, *COMPUTES)
     on.smoke()
     assert on.now_recorded().state is State.PROVEN
-    assert [each.passed for each in on.now_recorded().proofs] == [False, True]
+    assert [proof.passed for proof in on.now_recorded().proofs] == [False, True]
 
 
 def fill(
@@ -340,7 +340,7 @@ def fill(
     (site,) = Path(environment.path).glob("lib/python3*/site-packages")
     info = site / f"{name}-{version}.dist-info"
     info.mkdir()
-    wanted = "".join(f"Requires-Dist: {each}\n" for each in requires)
+    wanted = "".join(f"Requires-Dist: {require}\n" for require in requires)
     (info / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n{wanted}")
     path = site / name / "lib" / f"lib{name}.so.1"
     if library is not None:

@@ -27,7 +27,7 @@ def looked(workspace: Workspace, project: Path | None = None, **environ: str) ->
 
 
 def messages(found: StatusReport) -> list[str]:
-    return [each.message for each in found.problems]
+    return [problem.message for problem in found.problems]
 
 
 def test_one_look_says_what_is_in_use_and_where_a_rollback_leads(workspace: Workspace) -> None:
@@ -38,12 +38,12 @@ def test_one_look_says_what_is_in_use_and_where_a_rollback_leads(workspace: Work
     shown = describe_status(replace(looked(workspace), sizes={1: 0, 2: 0}), workspace.store.root, START)
     assert shown.splitlines() == [
         f"workspace: {workspace.store.root}",
-        f"in use: environment {new}, built, ready",
+        f"active: environment {new}, built, ready",
         f"  {new.path}",
         f"  torch 2.15.0+cu132 on Python {new.python.version}",
         f"rollback: to environment {old}",
         "disk: 0 bytes in 2 built environments",
-        "runs from it: process 4711 (python train.py)",
+        "in use by: process 4711 (python train.py)",
     ]
 
 
@@ -82,7 +82,7 @@ def test_a_torch_that_was_replaced_by_hand_is_drift_with_its_lost_label(workspac
         "drift: torch 2.15.0+cu132 -> 2.14.1",
         "drift: filelock 3.20.0 -> removed",
         "drift: numpy 2.3.0 -> 2.2.0",
-        "installed by hand, and in no lock: xformers",
+        "installed by hand, and in no lock file: xformers",
     ]
 
 
@@ -90,7 +90,7 @@ def test_a_development_build_is_told_to_expire(workspace: Workspace) -> None:
     workspace.built("2.16.0.dev20261120+cu132")
     use("1", workspace.store, workspace.outside)
     assert messages(looked(workspace)) == [
-        "torch 2.16.0.dev20261120+cu132 is a development build: its file expires, and its lock with it"
+        "torch 2.16.0.dev20261120+cu132 is a development build: its wheel expires, and its lock file with it"
     ]
 
 
@@ -110,7 +110,7 @@ def test_a_renamed_folder_is_told_with_both_names_and_its_environment_can_still_
     after = Workspace(tmp_path / "work" / "new", hours=9)
     found = looked(after)
 
-    assert [each.code for each in found.problems] == ["moved"]
+    assert [problem.code for problem in found.problems] == ["moved"]
     (message,) = messages(found)
     scripts = "1 of its scripts no longer run (`python -m NAME` does)"
     assert message == f"{moved}: was moved here from {venv}; {scripts}; run `torchenv create`"
@@ -140,7 +140,7 @@ def test_a_new_folder_at_the_old_path_is_not_taken_for_the_recorded_one(workspac
     shutil.copytree(workspace.directory / "elsewhere", path, symlinks=True)
     (path / "pyvenv.cfg").write_text("home = /usr/bin\n")
     assert messages(looked(workspace)) == [
-        f"environment {adopted} cannot be used: {path} holds another environment than the recorded {adopted}"
+        f"environment {adopted} cannot be used: {path} is another environment than the recorded {adopted}"
     ]
 
 
@@ -161,7 +161,11 @@ def test_what_stands_around_it_is_told(workspace: Workspace, tmp_path: Path) -> 
     (tmp_path / "uv.lock").write_text('version = 1\n[[package]]\nname = "torch"\nversion = "2.14.1"\n')
     environ = {"CONDA_PREFIX": "/conda", "CONDA_DEFAULT_ENV": "base", "PYTHONPATH": "/mine"}
     found = looked(workspace, tmp_path, **environ)
-    assert [each.code for each in found.problems] == ["project-resync", "conda-base-active", "python-path"]
+    assert [problem.code for problem in found.problems] == [
+        "project-resync",
+        "conda-base-active",
+        "python-path",
+    ]
 
 
 def test_a_difference_is_one_line_a_package(workspace: Workspace) -> None:
@@ -236,4 +240,4 @@ def test_a_damaged_journal_is_told_and_hides_nothing(workspace: Workspace) -> No
     (workspace.store.root / "upgrade.json").write_text("{}")
     (problem,) = looked(workspace).problems
     assert (problem.code, looked(workspace).is_on_trial) == ("journal-damaged", False)
-    assert problem.message.endswith("begin again with `torchenv upgrade --restart`")
+    assert problem.message.endswith("start again with `torchenv upgrade --restart`")

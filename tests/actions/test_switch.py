@@ -19,7 +19,7 @@ from torchenv.render.switch import describe_history, describe_switch, encode_swi
 from torchenv.system.processes import Process
 from torchenv.workspace.records import Environment, Proof, Run, Switch
 
-IN_PLACE = "its Python and its torch are verified"
+IN_PLACE = "Python and torch verified"
 
 
 def two_in_turn(workspace: Workspace) -> tuple[Environment, Environment]:
@@ -43,7 +43,7 @@ def test_a_rollback_leads_to_the_environment_before_and_a_second_one_back_again(
     old, new = two_in_turn(workspace)
     assert rollback(None, workspace.store, workspace.outside).now == old
     assert rollback(None, workspace.store, workspace.outside).now == new
-    assert [(each.from_, each.to, each.why) for each in workspace.store.read().switches] == [
+    assert [(switche.from_, switche.to, switche.why) for switche in workspace.store.read().switches] == [
         (None, 1, "use"),
         (1, 2, "use"),
         (2, 1, "rollback"),
@@ -63,7 +63,7 @@ def test_before_any_switch_a_rollback_offers_to_make_the_line_before(workspace: 
     with pytest.raises(NothingSuits) as caught:
         rollback(None, workspace.store, workspace.outside)
     assert (caught.value.exit_code, caught.value.message) == (3, "no previous environment to roll back to")
-    assert caught.value.hint == "`torchenv create 2.14` makes one"
+    assert caught.value.hint == "make one with `torchenv create 2.14`"
     assert workspace.store.read().current == 1
 
 
@@ -93,7 +93,9 @@ def test_with_nothing_left_that_could_be_used_a_rollback_says_why_and_stays(work
         "no previous environment to roll back to;"
         f" skipping environment {old}: {old.path} is no longer on disk"
     )
-    assert caught.value.hint == f"`torchenv create 2.14` makes one; `torchenv restore 1` builds {old} again"
+    assert (
+        caught.value.hint == f"make one with `torchenv create 2.14`; rebuild {old} with `torchenv restore 1`"
+    )
     assert workspace.store.read().current == 2
 
 
@@ -110,7 +112,9 @@ def test_a_rollback_leads_to_one_that_failed_where_there_is_no_other_and_says_so
     old, _ = two_in_turn(workspace)
     failed(workspace, old)
     at = workspace.store.read().number(1).proofs[-1].at
-    said = f"environment {old} failed its smoke commands at {at:%Y-%m-%d %H:%M}; no other used before is left"
+    said = (
+        f"environment {old} failed its smoke commands at {at:%Y-%m-%d %H:%M}; there is no other previous one"
+    )
     looked = status(workspace.store, {}, None, workspace.running)
     assert f"rollback: to environment {old}, whose smoke commands failed" in describe_status(
         looked, Path("w"), START
@@ -122,8 +126,8 @@ def test_a_rollback_leads_to_one_that_failed_where_there_is_no_other_and_says_so
 
 def test_a_rollback_prefers_one_that_did_not_fail(workspace: Workspace) -> None:
     oldest, before, now = (workspace.built(f"2.1{n}.0+cpu") for n in (3, 4, 5))
-    for each in (oldest, before, now):
-        use(str(each.number), workspace.store, workspace.outside)
+    for item in (oldest, before, now):
+        use(str(item.number), workspace.store, workspace.outside)
     failed(workspace, before)
     switched = rollback(None, workspace.store, workspace.outside)
     assert (switched.now, switched.said) == (oldest, (IN_PLACE,))
@@ -140,8 +144,8 @@ def test_one_that_failed_and_was_never_in_use_is_gone_back_to_only_by_its_number
         rollback(None, workspace.store, workspace.outside)
     assert caught.value.message == "no previous environment to roll back to"
     assert caught.value.hint == (
-        f"`torchenv rollback 2` leads to {other}, whose smoke commands failed;"
-        " `torchenv create 2.14` makes one"
+        f"switch to {other}, whose smoke commands failed, with `torchenv rollback 2`;"
+        " make one with `torchenv create 2.14`"
     )
     assert rollback("2", workspace.store, workspace.outside).now.number == 2
 
@@ -159,7 +163,7 @@ def test_an_environment_that_is_gone_cannot_be_put_in_use_and_its_lock_is_named(
     with pytest.raises(WorkspaceError) as caught:
         use("1", workspace.store, workspace.outside)
     assert caught.value.message == f"environment {old} cannot be used: {old.path} is no longer on disk"
-    assert caught.value.hint == "`torchenv restore 1` builds it again from its lock"
+    assert caught.value.hint == "rebuild it with `torchenv restore 1`"
     assert workspace.store.read().current == 2
 
 
@@ -197,7 +201,7 @@ def test_processes_that_still_run_from_the_other_environment_are_named(workspace
     workspace.processes = {new.path: (training,), str(workspace.store.current): (editor, training)}
     switched = rollback(None, workspace.store, workspace.outside)
     assert switched.running == (training, editor)
-    assert f"  process 4711 (python train.py) still runs from {new}" in describe_switch(switched)
+    assert f"  {new} is still used by process 4711 (python train.py)" in describe_switch(switched)
 
 
 REQUIRED = Smoke(commands=(("python", "smoke.py"),), required=True)
@@ -215,7 +219,7 @@ def test_what_failed_its_smoke_commands_is_used_only_by_force(
     with pytest.raises(NothingSuits) as caught:
         use("1", store, workspace.outside, proof=proof)
     assert caught.value.message == f"environment {environment} failed its smoke commands"
-    assert caught.value.hint == "run `torchenv smoke 1`, or take it as it is: `torchenv use 1 --force`"
+    assert caught.value.hint == "run `torchenv smoke 1`, or use it anyway: `torchenv use 1 --force`"
     assert use("1", store, workspace.outside, force=True, proof=proof).now.number == 1
 
 

@@ -44,9 +44,9 @@ def files_in(environment: Path) -> Mapping[str, bytes]:
     (folder,) = environment.glob("lib/python3*/site-packages")
     marks = {"INSTALLER", "RECORD", "REQUESTED", "_virtualenv.py", "_virtualenv.pth"}
     return {
-        str(each.relative_to(folder)): each.read_bytes()
-        for each in folder.rglob("*")
-        if each.is_file() and each.name not in marks and each.suffix != ".pyc"
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in marks and path.suffix != ".pyc"
     }
 
 
@@ -102,7 +102,7 @@ def test_a_profile_that_is_no_longer_what_was_locked_is_told_and_the_lock_is_bui
     done = team.run("sync", "--dry-run")
     assert done.code == 0
     assert done.said.splitlines()[0] == (
-        "note: the profile has changed since it was locked, and the lock files are built as they are:"
+        "note: the profile has changed since it was locked; the lock files are used as they are:"
         " see what changed with `torchenv lock --check`"
     )
 
@@ -111,8 +111,8 @@ def test_several_that_sync_at_once_build_one_environment(team: Project) -> None:
     team.run("lock")
     words = (sys.executable, "-m", "torchenv", "sync", "--quiet")
     runs = together(Programs(team.environ), [Command(words, cwd=team.directory)] * 4)
-    assert [(each.code, each.out) for each in runs] == [(0, "1\n")] * 4
-    assert [each.number for each in manifest(team).environments] == [1]
+    assert [(run.code, run.out) for run in runs] == [(0, "1\n")] * 4
+    assert [environment.number for environment in manifest(team).environments] == [1]
 
 
 def test_what_would_be_built_is_said_and_nothing_is_made(team: Project) -> None:
@@ -235,7 +235,7 @@ def test_a_machine_that_gains_a_gpu_leaves_the_cpu_environment(three: Project) -
     ), decided.said
     # And back on a machine without: the environment that was built for it, nothing new.
     assert three.run("sync").out == "1"
-    assert "is built already: environment 1 (" in three.run("sync", "--dry-run").out
+    assert "is already built: environment 1 (" in three.run("sync", "--dry-run").out
 
 
 @pytest.mark.parametrize("words", [(), ("--wheels", "nowhere")])
@@ -265,7 +265,7 @@ def test_a_target_by_name_is_built_for_a_machine_that_has_its_device_later(team:
     team.run("lock")
     done = team.run("sync", "ada")
     assert done.code == 0
-    assert "  unproven: it has not run on a device yet" in done.said.splitlines()
+    assert "  untested until run on a GPU" in done.said.splitlines()
 
 
 def test_a_lock_that_was_changed_by_hand_is_not_built(team: Project) -> None:
@@ -306,7 +306,7 @@ def test_an_environment_whose_kept_lock_is_not_as_recorded_is_not_reused(team: P
 def test_a_pinned_wheel_that_vanished_is_named_and_nothing_is_left(team: Project) -> None:
     team.run("lock")
     lock = Lock.parse(team.read("pylock.ada.toml"), "ada")
-    cudnn = next(each for each in lock.packages if each.name == "nvidia-cudnn-cu13")
+    cudnn = next(package for package in lock.packages if package.name == "nvidia-cudnn-cu13")
     team.index.remove("simple", "nvidia-cudnn-cu13")
     team.index.add("simple", Wheel(name="nvidia-cudnn-cu13", version="9.24.0.43"))
     assert team.run("sync", "ada", "--dry-run").code == 4
@@ -345,7 +345,7 @@ def test_a_file_whose_bytes_are_not_those_that_are_listed_is_not_installed(team:
 
 def test_a_yanked_wheel_is_said_and_still_builds_what_was_locked(team: Project) -> None:
     team.run("lock")
-    (numpy,) = (each for each in team.index.wheels("simple") if each.file_name.startswith("numpy-2.3.0"))
+    (numpy,) = (wheel for wheel in team.index.wheels("simple") if wheel.file_name.startswith("numpy-2.3.0"))
     team.index.add("simple", replace(numpy, yanked=True))
     would = team.run("sync", "--dry-run")
     assert "note: numpy 2.3.0 was yanked: `torchenv lock` chooses another" in would.said.splitlines()
@@ -366,7 +366,7 @@ def test_what_was_fetched_builds_without_any_network(team: Project, installer: s
     team.run("lock")
     fetched = team.run("fetch", "ci", "wheels")
     assert fetched.code == 0, fetched.said
-    assert sorted(each.name.split("-")[0] for each in (team.directory / "wheels").iterdir()) == [
+    assert sorted(path.name.split("-")[0] for path in (team.directory / "wheels").iterdir()) == [
         "filelock", "lightning", "numpy", "torch", "torchvision", "typing_extensions",
     ]  # fmt: skip
     team.index.forget()
@@ -386,7 +386,7 @@ def test_what_is_there_already_is_not_fetched_again_and_what_is_damaged_is(team:
     team.run("fetch", "ci", "wheels")
     team.index.forget()
     (team.directory / "wheels" / "filelock-3.20.0-py3-none-any.whl").write_bytes(b"half")
-    assert team.run("fetch", "ci", "wheels").said.splitlines()[0] == "bringing 1 of 6 files, 0 MiB"
+    assert team.run("fetch", "ci", "wheels").said.splitlines()[0] == "downloading 1 of 6 files, 0 MiB"
     assert team.index.wheels_fetched() == ["filelock-3.20.0-py3-none-any.whl"]
 
 
@@ -396,7 +396,7 @@ def test_a_file_that_was_replaced_is_not_fetched(team: Project) -> None:
     done = team.run("fetch", "ci", "wheels")
     assert done.code == 4
     assert "filelock-3.20.0-py3-none-any.whl is not the file that was locked: expected sha256 " in done.said
-    assert not any("filelock" in each.name for each in (team.directory / "wheels").iterdir())
+    assert not any("filelock" in path.name for path in (team.directory / "wheels").iterdir())
 
 
 def test_a_directory_that_lacks_files_is_told_before_anything_is_built(team: Project) -> None:
@@ -450,7 +450,7 @@ def test_a_mirror_of_this_machine_serves_the_files_and_the_lock_stays(team: Proj
     done = team.run("sync", TORCHENV_TORCH_INDEX=f"{company}/whl", TORCHENV_PACKAGE_INDEX=f"{company}/simple")
     assert done.code == 0, done.said
     assert team.index.requests
-    assert all(each.startswith("/company/") for each in team.index.requests)
+    assert all(path.startswith("/company/") for path in team.index.requests)
     (made,) = manifest(team).environments
     assert made.lock is not None
     assert made.lock in team.read("torchenv.lock.toml")
@@ -599,7 +599,7 @@ def test_an_image_for_another_system_is_refused(team: Project) -> None:
     done = team.run("export", "--dockerfile", "windows")
     assert (done.code, done.said) == (
         2,
-        "error: target windows is for windows-x86_64\nhint: images are for linux-x86_64 and linux-aarch64",
+        "error: target windows is for windows-x86_64\nhint: build images for linux-x86_64 and linux-aarch64",
     )
 
 
@@ -608,4 +608,4 @@ def instructions(text: str) -> list[tuple[str, str]]:
     joined = re.sub(r"\\\n\s*", "", "".join(f"{x}\n" for x in text.splitlines() if not x.startswith("#")))
     found = [re.fullmatch(r"([A-Z]+) (.+)", line) for line in joined.splitlines() if line]
     assert all(found), joined
-    return [(each[1], each[2]) for each in found if each]
+    return [(item[1], item[2]) for item in found if item]

@@ -75,7 +75,5 @@ def test_a_lock_that_was_changed_since_builds_nothing_again(tmp_path: Path) -> N
     )
     with pytest.raises(WorkspaceError) as caught:
         restore("1", ports, Interpreters(find=tuple), None, lambda _: ())
-    assert str(caught.value) == (
-        f"lock file `{path}` was changed: its digest is not the one that was recorded"
-    )
+    assert str(caught.value) == (f"lock file `{path}` was changed: its digest is not the recorded one")
     assert [path.name for path in store.environments.iterdir()] == []

@@ -33,7 +33,7 @@ def found(breakages: Breakages) -> Found:
     """Ask one rule about a file; the answer is `line:column severity` for each finding."""
 
     def ask(rule: str, path: str, content: str | bytes) -> list[str]:
-        (asked,) = (each for each in RULES if each.name == rule)
+        (asked,) = (candidate for candidate in RULES if candidate.name == rule)
         kind = kind_of(path)
         assert kind in asked.kinds, f"{rule} does not read {path}"
         data = dedent(content).encode() if isinstance(content, str) else content
@@ -42,6 +42,6 @@ def found(breakages: Breakages) -> Found:
         else:
             result = audit_content(path, kind, data, [breakages], [asked])
         assert not isinstance(result, Unread), result.why
-        return [f"{each.line}:{each.column} {each.severity}" for each in result]
+        return [f"{item.line}:{item.column} {item.severity}" for item in result]
 
     return ask

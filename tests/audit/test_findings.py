@@ -29,7 +29,7 @@ from torchenv.errors import InputError
 def rules_of(content: str, breakages: Breakages, kind: FileKind = FileKind.PYTHON) -> list[str]:
     result = audit_content("a.py", kind, content.encode(), [breakages])
     assert not isinstance(result, Unread), result.why
-    return [each.rule for each in result]
+    return [item.rule for item in result]
 
 
 IMPORT = "import torch.distributed as dist\n"
@@ -68,7 +68,7 @@ def test_columns_count_letters_and_not_bytes(breakages: Breakages) -> None:
     code = 'import torch\nname = "größe"; d = torch.device("mps")\n'.encode()
     result = audit_content("a.py", FileKind.PYTHON, code, [breakages])
     assert not isinstance(result, Unread)
-    assert [(each.line, each.column) for each in result] == [(2, 21)]
+    assert [(item.line, item.column) for item in result] == [(2, 21)]
 
 
 def test_a_finding_says_why_and_what_to_do(breakages: Breakages) -> None:
@@ -128,11 +128,11 @@ def test_a_file_that_no_rule_can_hit_is_known_to_be_what_its_name_says(
 
 def test_a_cell_that_is_not_python_does_not_hide_the_others(breakages: Breakages) -> None:
     cells = ["this is ( not Python", "import torch", "%matplotlib inline\nd = torch.device('mps')"]
-    listed = ",\n".join(f'{{"cell_type": "code", "source": {quoted(each)}}}' for each in cells)
+    listed = ",\n".join(f'{{"cell_type": "code", "source": {quoted(cell)}}}' for cell in cells)
     notebook = f'{{"cells": [{listed}]}}'
     result = audit_content("a.ipynb", FileKind.NOTEBOOK, notebook.encode(), [breakages])
     assert not isinstance(result, Unread)
-    assert [(each.rule, each.line) for each in result] == [("mps-floor", 3)]
+    assert [(item.rule, item.line) for item in result] == [("mps-floor", 3)]
 
 
 def quoted(text: str) -> str:
@@ -148,15 +148,15 @@ def test_every_fact_of_a_rule_gets_past_its_needles(breakages: Breakages) -> Non
     named = {
         "removed-name": [*breakages.removed_names, *breakages.removed_members],
         "removed-header": breakages.removed_headers,
-        "checkpoint-trainer": [each.call for each in breakages.trainers],
-        "companion": [f"{each.name} {each.refuses}" for each in breakages.companions],
+        "checkpoint-trainer": [trainer.call for trainer in breakages.trainers],
+        "companion": [f"{companion.name} {companion.refuses}" for companion in breakages.companions],
         "nccl-legacy": [nccl.legacy],
         "nccl-switch": [nccl.switch],
         "nccl-settings": [nccl.settings],
-        "nested-load": [f"{each} load" for each in nested.makers],
-        "removed-label": [f"torch==2.15.0+{each}" for each in breakages.left],
+        "nested-load": [f"{maker} load" for maker in nested.makers],
+        "removed-label": [f"torch==2.15.0+{left}" for left in breakages.left],
     }
-    rules = {each.name: each for each in RULES}
+    rules = {rule.name: rule for rule in RULES}
     for name, facts in named.items():
         for fact in facts:
             rule = rules[name]
@@ -177,7 +177,7 @@ FRAGMENTS = [
 
 
 @given(
-    kind=st.sampled_from([each for each in FileKind if each is not FileKind.NATIVE]),
+    kind=st.sampled_from([kind for kind in FileKind if kind is not FileKind.NATIVE]),
     parts=st.lists(st.sampled_from(FRAGMENTS), max_size=30),
 )
 def test_any_file_is_judged_or_told_and_never_stops_the_audit(
@@ -191,7 +191,7 @@ def test_any_file_is_judged_or_told_and_never_stops_the_audit(
 def test_every_rule_has_its_own_name_and_its_own_tests() -> None:
     from pathlib import Path
 
-    names = [each.name for each in RULES]
+    names = [rule.name for rule in RULES]
     assert len(names) == len(set(names))
     tested = {path.stem for path in Path(__file__).parent.glob("rules/test_*.py")}
     assert {f"test_{name.replace('-', '_')}" for name in names} == tested
@@ -207,16 +207,17 @@ def test_the_facts_are_of_one_release_and_an_unknown_one_is_refused(breakages: B
     assert (breakages.left["rocm7.2"], breakages.left["cu118"]) == ("2.14.1", "2.7.1")
     with pytest.raises(InputError) as error:
         read_breakages(resources.section("audit"), resources.catalogue(), "2.99")
-    assert error.value.message == "breakages.toml: nothing is known of what torch 2.99 breaks"
+    assert error.value.message == "breakages.toml: what torch 2.99 breaks is not described"
     assert error.value.hint == "audit for 2.15.0"
 
 
 def test_a_report_gives_what_matters_as_much_as_asked() -> None:
     found = tuple(
-        Finding(path="a", line=1, column=1, rule="r", severity=each, why="", remedy="") for each in Severity
+        Finding(path="a", line=1, column=1, rule="r", severity=severity, why="", remedy="")
+        for severity in Severity
     )
     report = AuditReport(release="2.15.0", files=1, findings=found)
-    assert [str(each.severity) for each in report.at_least(Severity.WARNING)] == [
+    assert [str(item.severity) for item in report.at_least(Severity.WARNING)] == [
         "warning",
         "error",
     ]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def uses(code: str, path: str, breakages: Breakages) -> list[int]:
     module = Module(dedent(code), breakages)
-    return [each.place.line for each in module.uses(path)]
+    return [use.place.line for use in module.uses(path)]
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def audited(path: str, text: str, facts: tuple[Breakages, ...]) -> list[tuple[st
 def test_the_newest_release_is_audited_for_and_those_since_2_14_are_on_the_way(
     facts: tuple[Breakages, ...],
 ) -> None:
-    assert [(str(each.version), each.on_the_way) for each in facts] == [("2.16.0", False), ("2.15.0", True)]
+    assert [(str(fact.version), fact.on_the_way) for fact in facts] == [("2.16.0", False), ("2.15.0", True)]
     target = facts[0]
     assert (target.default_backend, str(target.before)) == ("cu140", "2.15.0")
     assert (target.pythons, target.dropped_pythons[-1]) == (("3.12", "3.13"), "3.15")
@@ -134,8 +134,10 @@ def test_whoever_comes_from_2_15_is_not_told_of_its_changes(tmp_path: Path) -> N
     own = tmp_path / "catalogue.toml"
     own.write_text(NEXT + CHANGES, encoding="utf-8")
     section, catalogue = resources.section("audit", own), resources.catalogue(own)
-    assert [str(each.version) for each in read_breakages(section, catalogue, since="2.15")] == ["2.16.0"]
-    assert [str(each.version) for each in read_breakages(section, catalogue, "2.15")] == ["2.15.0"]
+    assert [str(breakage.version) for breakage in read_breakages(section, catalogue, since="2.15")] == [
+        "2.16.0"
+    ]
+    assert [str(breakage.version) for breakage in read_breakages(section, catalogue, "2.15")] == ["2.15.0"]
 
 
 def test_a_release_without_any_known_change_is_audited_by_the_catalogue(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def test_drivers_are_compared_as_numbers(machine: Sysroot, driver: str, build: s
     assert build_of(planned) == build
     assert len(planned.json["devices"]) == 8
     read = machine.terminal.type("plan", "2.15", "--host", "host.json")
-    assert ("driver 580 or newer opens torch 2.15" in read.out) is (build == "2.14.1+cu126")
+    assert ("driver 580 or newer allows torch 2.15" in read.out) is (build == "2.14.1+cu126")
 
 
 def test_in_windows_the_floor_is_that_of_windows(machine: Sysroot) -> None:

@@ -27,7 +27,7 @@ def test_an_ordinary_interpreter_is_taken_and_why_no_other_is_said(terminal: Ter
     read = plan(terminal, "--explain").out
     assert "Python 3.10 (/usr/bin/python3.10): torch 2.15.0 requires Python >=3.11" in read
     assert "Python 3.13t (/usr/bin/python3.13t): torch 2.15.0 has no wheel for Python 3.13t" in read
-    assert "Python 3.15t (/usr/bin/python3.15t): is free-threaded, which is taken only when asked for" in read
+    assert "Python 3.15t (/usr/bin/python3.15t): is free-threaded, which is used only when asked for" in read
 
 
 def test_for_torch_alone_the_newest_does_and_its_wheel_is_that_of_pytorchs_index(terminal: Terminal) -> None:

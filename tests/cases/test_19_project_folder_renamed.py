@@ -44,4 +44,4 @@ def test_a_new_folder_at_the_old_path_is_not_used_in_silence(tmp_path: Path) -> 
     write_venv(tmp_path / "first", {"torch": "2.14.1+cu126"})
     ended = terminal.type("use", "1")
     assert ended.code == 5
-    assert f"{tmp_path / 'first'} holds another environment than the recorded" in ended.err
+    assert f"{tmp_path / 'first'} is another environment than the recorded" in ended.err

@@ -47,7 +47,7 @@ def test_who_is_asked_has_read_which_save_is_lost_and_nothing_is_switched_withou
     ended = terminal.type("rollback", "1", "--ask")
     assert "step-200 cannot be read by environment 1" in ended.err
     assert "it needs torch 2.15" in ended.err
-    assert "checkpoints downgrade runs/a/step-200 --for 2.14` makes a copy that can" in ended.err
+    assert "copy it with `torchenv checkpoints downgrade runs/a/step-200 --for 2.14`" in ended.err
     assert ended.err.endswith("nothing was switched\n")
     assert terminal.type("list", "--json").json["current"] == 2
     assert contents(terminal.cwd / "runs") == before

@@ -86,14 +86,14 @@ def fetching(served: dict[str, list[str]], root: str = ROOT) -> Fetch:
     def fetch(url: str) -> str | Missing:
         if url not in pages:
             return Missing(403)
-        return "".join(f'<a href="{each}">{each}</a>' for each in pages[url])
+        return "".join(f'<a href="{page}">{page}</a>' for page in pages[url])
 
     return fetch
 
 
 def differences(served: dict[str, list[str]], root: str | None = None) -> list[str]:
     found = check(CATALOGUE, fetching(served, root or ROOT), TorchIndex(root) if root else None)
-    return [f"{each.code}: {each}" for each in found]
+    return [f"{item.code}: {item}" for item in found]
 
 
 def test_an_index_that_is_as_the_catalogue_says_gives_no_difference() -> None:
@@ -162,10 +162,10 @@ def test_what_the_catalogue_does_not_know_is_answered() -> None:
 
     def fetch(url: str) -> str | Missing:
         files = SERVED.get(url.removeprefix(f"{ROOT}/").rstrip("/"))
-        return Missing(403) if files is None else "".join(f'<a href="{each}">x</a>' for each in files)
+        return Missing(403) if files is None else "".join(f'<a href="{file}">x</a>' for file in files)
 
-    assert [str(each) for each in check(unknown, fetch)] == [
-        "torch 2.15.0 (cu132): torchaudio 2.11.1 is not on the index, and the catalogue did not know",
+    assert [str(finding) for finding in check(unknown, fetch)] == [
+        "torch 2.15.0 (cu132): torchaudio 2.11.1 is not on the index, and the catalogue does not know",
     ]
 
 

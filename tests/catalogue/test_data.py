@@ -47,23 +47,23 @@ def capability(text: str) -> Capability:
 
 
 def test_releases_from_2_8_to_2_15_are_listed_newest_first() -> None:
-    assert [str(each.version) for each in CATALOGUE.releases] == [
+    assert [str(release.version) for release in CATALOGUE.releases] == [
         *("2.15.0", "2.14.1", "2.14.0", "2.13.0", "2.12.1", "2.12.0"),
         *("2.11.0", "2.10.0", "2.9.1", "2.9.0", "2.8.0"),
     ]
 
 
-@pytest.mark.parametrize("release", CATALOGUE.releases, ids=lambda each: str(each.version))
+@pytest.mark.parametrize("release", CATALOGUE.releases, ids=lambda package: str(package.version))
 def test_what_a_release_takes_first_is_one_of_its_builds(release: Release) -> None:
     assert set(release.defaults) == {"nvidia", "amd", "intel"}
     for vendor, tag in release.defaults.items():
         taken = release.backend(tag)
         assert taken is not None
         assert taken.vendor == vendor
-        assert next(each for each in release.backends if each.vendor == vendor) == taken
+        assert next(backend for backend in release.backends if backend.vendor == vendor) == taken
 
 
-@pytest.mark.parametrize("release", CATALOGUE.releases, ids=lambda each: str(each.version))
+@pytest.mark.parametrize("release", CATALOGUE.releases, ids=lambda package: str(package.version))
 def test_the_builds_on_the_package_index_are_builds_of_the_release(release: Release) -> None:
     assert set(release.package_index) == {"linux-x86_64", "linux-aarch64", "windows-x86_64", "darwin-arm64"}
     for platform, tag in release.package_index.items():
@@ -73,9 +73,9 @@ def test_the_builds_on_the_package_index_are_builds_of_the_release(release: Rele
     assert set(release.download_mib) <= set(release.package_index)
 
 
-@pytest.mark.parametrize("release", CATALOGUE.releases, ids=lambda each: str(each.version))
+@pytest.mark.parametrize("release", CATALOGUE.releases, ids=lambda package: str(package.version))
 def test_companions_are_told_of_builds_that_exist(release: Release) -> None:
-    tags = {each.tag for each in release.backends}
+    tags = {backend.tag for backend in release.backends}
     assert set(release.companions) == {"torchvision", "torchaudio"}
     for companion in release.companions.values():
         known = companion.backends or frozenset()
@@ -83,9 +83,9 @@ def test_companions_are_told_of_builds_that_exist(release: Release) -> None:
         assert not known & companion.missing
 
 
-@pytest.mark.parametrize("release", CATALOGUE.releases, ids=lambda each: str(each.version))
+@pytest.mark.parametrize("release", CATALOGUE.releases, ids=lambda package: str(package.version))
 def test_every_python_of_a_release_meets_what_its_metadata_requires(release: Release) -> None:
-    assert all(release.requires_python.contains(each.rstrip("t")) for each in release.pythons)
+    assert all(release.requires_python.contains(python.rstrip("t")) for python in release.pythons)
 
 
 @pytest.mark.parametrize(("release", "each"), BACKENDS)
@@ -109,14 +109,14 @@ def test_a_build_is_told_whole(release: Release, each: Backend) -> None:
 
 def test_every_code_is_a_capability_that_some_card_of_its_processor_has() -> None:
     for release in CATALOGUE.releases:
-        for each in release.backends:
-            if isinstance(each.needs, Cuda):
-                for processor, codes in each.needs.codes.items():
+        for backend in release.backends:
+            if isinstance(backend.needs, Cuda):
+                for processor, codes in backend.needs.codes.items():
                     assert set(codes) <= set(CATALOGUE.capabilities[f"linux-{processor}"])
 
 
 def test_every_product_name_belongs_to_a_card_that_can_exist() -> None:
-    known = {each for platform in CATALOGUE.capabilities.values() for each in platform}
+    known = {part for platform in CATALOGUE.capabilities.values() for part in platform}
     assert set(CATALOGUE.nvidia_names.values()) <= known
 
 
@@ -174,7 +174,7 @@ def test_a_build_serves_the_cards_that_it_has_code_for(
 
 def test_2_15_lost_what_2_14_served_last() -> None:
     new, old = RELEASES["2.15.0"], RELEASES["2.14.1"]
-    assert {each.tag for each in old.backends} - {each.tag for each in new.backends} == {
+    assert {backend.tag for backend in old.backends} - {backend.tag for backend in new.backends} == {
         "cu126",
         "cu130",
         "rocm7.2",
@@ -224,7 +224,7 @@ def test_the_names_of_triton_follow_their_renaming_in_2_10() -> None:
 def test_the_rocm_libraries_come_with_the_index_from_rocm7_14_on() -> None:
     family = backend("2.14.1", "rocm7.14").family
     assert family[:4] == ("triton-rocm", "rocm", "rocm-sdk-core", "rocm-sdk-libraries")
-    assert sum(each.startswith("rocm-sdk-device-gfx") for each in family) == 25
+    assert sum(name.startswith("rocm-sdk-device-gfx") for name in family) == 25
 
 
 def test_the_libraries_of_2_12_are_those_of_its_wheels() -> None:
@@ -234,7 +234,7 @@ def test_the_libraries_of_2_12_are_those_of_its_wheels() -> None:
 
 
 def test_the_longest_paths_are_those_measured_in_the_wheels() -> None:
-    measured = {name: each.longest_path for name, each in RELEASES.items() if each.longest_path}
+    measured = {name: backends.longest_path for name, backends in RELEASES.items() if backends.longest_path}
     assert measured == {
         "2.15.0": 126,
         "2.14.1": 121,
@@ -275,22 +275,22 @@ def test_a_card_without_a_name_is_served_where_all_that_its_driver_drives_are(
     driver: str, served_by: list[str]
 ) -> None:
     possible = [
-        each
-        for each in CATALOGUE.capabilities["linux-x86_64"]
-        if (generation := CATALOGUE.generation(each)) and generation.drives(Version(driver))
+        item
+        for item in CATALOGUE.capabilities["linux-x86_64"]
+        if (generation := CATALOGUE.generation(item)) and generation.drives(Version(driver))
     ]
     assert [
-        each.tag
-        for each in RELEASES["2.14.1"].backends
-        if isinstance(each.needs, Cuda)
-        and all(each.needs.serves(card, "linux-x86_64") for card in possible)
-        and Version(driver) >= each.needs.floor.by_system["linux"]
+        backend.tag
+        for backend in RELEASES["2.14.1"].backends
+        if isinstance(backend.needs, Cuda)
+        and all(backend.needs.serves(card, "linux-x86_64") for card in possible)
+        and Version(driver) >= backend.needs.floor.by_system["linux"]
     ] == served_by
 
 
 def test_jetson_and_gb10_are_on_aarch64_alone() -> None:
     only = set(CATALOGUE.capabilities["linux-aarch64"]) - set(CATALOGUE.capabilities["linux-x86_64"])
-    assert {str(each) for each in only} == {"5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1"}
+    assert {str(name) for name in only} == {"5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1"}
 
 
 def test_the_reason_for_an_intel_mac_names_system_processor_and_release() -> None:

@@ -68,7 +68,7 @@ def test_a_new_release_with_a_new_cuda_needs_no_code(tmp_path: Path) -> None:
     assert build.needs.serves(Capability(13, 0), "linux-x86_64")
     assert not build.needs.serves(Capability(8, 7), "linux-aarch64")
     assert catalogue.compiled == "2027-01-04"
-    assert [str(each.version) for each in catalogue.neighbours(newest)] == ["2.15.0"]
+    assert [str(neighbour.version) for neighbour in catalogue.neighbours(newest)] == ["2.15.0"]
 
 
 def test_names_are_added_to_the_packaged_ones(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_profile_is_given_with_where_it_came_from(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read_packaged_profile("trian", tmp_path)
     assert (caught.value.message, caught.value.hint) == (
-        "there is no profile 'trian'",
+        "profile `trian` not found",
         "did you mean `train`?",
     )
 

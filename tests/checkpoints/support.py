@@ -45,7 +45,7 @@ def call(module: str, name: str, argument: str) -> bytes:
 def call4(module: str, name: str, argument: str) -> bytes:
     """Write a pickle of protocol 4 that would call something."""
     module_text, name_text, text = (
-        b"\x8c" + bytes([len(each)]) + each.encode() for each in (module, name, argument)
+        b"\x8c" + bytes([len(item)]) + item.encode() for item in (module, name, argument)
     )
     return b"\x80\x04" + module_text + name_text + b"\x93" + text + b"\x85R."
 
@@ -61,7 +61,7 @@ def archive(data: bytes, compression: int = zipfile.ZIP_STORED) -> bytes:
 
 
 def files_of(directory: Path) -> dict[str, bytes]:
-    return {each.name: each.read_bytes() for each in directory.iterdir()}
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
 def metadata(tensors: list[dict[str, Any]], *, strides: bool = True, shared: bool = False) -> bytes:

@@ -44,7 +44,7 @@ def contents(*names: str, shape: tuple[int, ...] = (3,)) -> Contents:
 def test_a_wrapper_that_was_saved_along_is_named() -> None:
     diff = compare(contents("module.l1.weight", "module.l1.bias"), contents("l1.weight", "l1.bias"))
     assert diff.only_after == ("l1.bias", "l1.weight")
-    assert diff.schemes == ("names of the first hold `module.`: a wrapper was saved along",)
+    assert diff.schemes == ("names of the first contain `module.`: a wrapper was saved with them",)
 
 
 def test_an_optimizer_by_number_and_one_by_name_are_told_apart() -> None:

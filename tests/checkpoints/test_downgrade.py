@@ -30,7 +30,7 @@ def plain(value: Any) -> Any:
         maker = str(value.maker).replace("pathlib._local", "pathlib")
         return "made", maker, plain(value.arguments), state
     if type(value) in (tuple, list, Map):
-        return type(value).__name__, [plain(each) for each in value]
+        return type(value).__name__, [plain(inner) for inner in value]
     return value
 
 
@@ -80,18 +80,18 @@ def test_the_path_of_python_3_13_is_written_for_every_python_when_asked(path: An
 
 def test_the_case_of_a_checkpoint_that_2_14_cannot_read() -> None:
     # Case 33: step-100 was written by 2.14.1, step-200 by 2.15.0.
-    old, new = (inspect(LocalTree(CASES / f"dcp-{each}")) for each in ("2.14.1", "2.15.0"))
+    old, new = (inspect(LocalTree(CASES / f"dcp-{item}")) for item in ("2.14.1", "2.15.0"))
 
     assert old is not None
     assert new is not None
-    assert [old.reader.reads(each) for each in ("2.4.1", "2.14.1", "2.15.0")] == [True] * 3
-    assert [new.reader.reads(each) for each in ("2.4.1", "2.14.1", "2.15.0")] == [
+    assert [old.reader.reads(torch) for torch in ("2.4.1", "2.14.1", "2.15.0")] == [True] * 3
+    assert [new.reader.reads(item) for item in ("2.4.1", "2.14.1", "2.15.0")] == [
         False,
         False,
         True,
     ]
     after = reader_after(new)
-    assert [after.reads(each) for each in ("2.4.1", "2.14.1", "2.15.0")] == [True] * 3
+    assert [after.reads(torch) for torch in ("2.4.1", "2.14.1", "2.15.0")] == [True] * 3
 
 
 def test_frames_that_begin_inside_of_records_keep_their_lengths_right() -> None:

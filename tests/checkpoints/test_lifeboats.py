@@ -40,9 +40,9 @@ def test_what_an_environment_cannot_read_is_told_with_the_way_out() -> None:
     assert list(describe_run(RUN, OLD)) == [
         (
             "runs/a: step-200 cannot be read by environment 1 (2.14.1-cu126-py3.11) (it needs torch 2.15);"
-            " step-100 is the newest that can, 100 steps behind"
+            " step-100 is the newest readable save, 100 steps behind"
         ),
-        "  `torchenv checkpoints downgrade runs/a/step-200 --for 2.14` makes a copy that can",
+        "  copy it with `torchenv checkpoints downgrade runs/a/step-200 --for 2.14`",
     ]
 
 
@@ -64,7 +64,7 @@ def test_what_no_scan_has_seen_is_told_so_and_never_as_none() -> None:
     run = replace(RUN, newest_readable={}, unjudged_for=(1,), broken=("step-300",))
     assert list(describe_run(run, OLD)) == [
         "runs/a: not scanned since environment 1 was made; run `torchenv checkpoints scan`",
-        "runs/a: newer and not complete: step-300",
+        "runs/a: newer but incomplete: step-300",
     ]
 
 
@@ -78,12 +78,12 @@ def test_a_run_of_which_nothing_can_be_read_is_told_so() -> None:
 
 def test_newer_saves_that_are_broken_are_named() -> None:
     run = replace(RUN, newest_readable={1: "step-200"}, broken=("step-300",))
-    assert list(describe_run(run, OLD)) == ["runs/a: newer and not complete: step-300"]
+    assert list(describe_run(run, OLD)) == ["runs/a: newer but incomplete: step-300"]
 
 
 def test_a_name_that_would_act_on_a_terminal_is_written_out() -> None:
     run = Run(path="runs/a", newest="step-1", newest_readable={1: "step-1"}, broken=("step-2\x1b[2J",))
-    assert list(describe_run(run, OLD)) == [r"runs/a: newer and not complete: 'step-2\x1b[2J'"]
+    assert list(describe_run(run, OLD)) == [r"runs/a: newer but incomplete: 'step-2\x1b[2J'"]
 
 
 def test_the_newest_lifeboat_is_the_one_that_the_environment_in_use_reads() -> None:

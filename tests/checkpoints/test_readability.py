@@ -28,15 +28,15 @@ def test_a_sample_is_read_by_the_releases_that_read_it_when_measured(
         if measured == "readers_1proc" and reader.ranks_min > 1:
             continue
         table = sample.get(measured, {"ok": [], "fails": []})
-        assert [each for each in table["ok"] if reader.reads(each, python) is False] == []
+        assert [item for item in table["ok"] if reader.reads(item, python) is False] == []
         # What Python 3.13 wrote was read with 3.11, which is the whole of the failure.
         on = "3.11" if python.startswith("3.13") else python
-        assert [each for each in table["fails"] if reader.reads(each, on) is not False] == []
+        assert [fail for fail in table["fails"] if reader.reads(fail, on) is not False] == []
     restricted = sample.get("readers_wo_True", {"ok": [], "fails": []})
     allowed = reader.weights_only
     for outcome, releases in restricted.items():
         if outcome in {"ok", "fails"}:
-            reads = [allowed is not None and each in allowed for each in releases]
+            reads = [allowed is not None and release in allowed for release in releases]
             assert reads == [outcome == "ok"] * len(releases)
 
 

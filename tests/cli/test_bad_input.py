@@ -37,7 +37,7 @@ def terminal(tmp_path: Path) -> Terminal:
         (
             "create newest",
             (
-                "'newest' is not a torch version\n"
+                "`newest` is not a torch version\n"
                 "hint: write a version (2.15.0), a line (2.15), a range (>=2.14,<2.16) or `latest`"
             ),
         ),
@@ -111,7 +111,7 @@ def terminal(tmp_path: Path) -> Terminal:
             "create --capability ada",
             "--capability `ada` is not a compute capability\nhint: write --capability 8.9",
         ),
-        ("create --profile finetun", "there is no profile 'finetun'\nhint: did you mean `finetune`?"),
+        ("create --profile finetun", "profile `finetun` not found\nhint: did you mean `finetune`?"),
         (
             "show ../..",
             "environment `../..` not found\nhint: list the environments with `torchenv list`",
@@ -141,11 +141,11 @@ def test_a_word_that_means_nothing_is_named(terminal: Terminal, words: str, said
         ("schema = 1\n[torch]\nversion = 2.15\n", "torch.version: must be a string, not a number"),
         (
             'schema = 1\n[torch]\npackages = "torchvision"\n',
-            "torch.packages: must be a list, not the string 'torchvision'",
+            "torch.packages: must be a list, not the string `torchvision`",
         ),
         (
             'schema = 1\n[backend]\nprefer = "newst"\n',
-            "backend.prefer: 'newst' is not one of default, newest\nhint: did you mean `newest`?",
+            "backend.prefer: `newst` is not one of default, newest\nhint: did you mean `newest`?",
         ),
         (
             'schema = 1\nname = "../../elsewhere"\n',
@@ -197,7 +197,7 @@ def test_a_typo_in_the_projects_own_file_is_named(terminal: Terminal) -> None:
         ),
         (
             HOST.read_text("utf-8").replace('"found"', '"maybe"', 1),
-            "nvidia.status: 'maybe' is not one of found, absent, unreadable\n",
+            "nvidia.status: `maybe` is not one of found, absent, unreadable\n",
         ),
     ],
 )
@@ -230,7 +230,7 @@ def test_a_backend_whose_name_would_leave_the_workspace_is_refused(terminal: Ter
     ended = terminal.type("create", "2.15", "--catalogue", "own.toml", "--backend", "../../../elsewhere")
     assert ended.code == 2
     assert ended.err.startswith(f"error: {terminal.cwd / 'own.toml'}, over the packaged catalogue.toml: ")
-    assert ended.err.endswith("tag: '../../../elsewhere' cannot name a backend\n")
+    assert ended.err.endswith("tag: `../../../elsewhere` cannot name a backend\n")
     assert left_in(terminal) == ["own.toml"]
 
 
@@ -252,7 +252,7 @@ def test_an_interpreter_that_is_named_and_not_there_is_named_by_its_whole_path(t
     ended = terminal.type("create", "2.15", "--backend", "cpu", "--python", "py/bin/python")
     assert ended.code == 3
     named = terminal.cwd / "py/bin/python"
-    assert f"error: nothing was made: torch 2.15.0 (cpu): {named} is not a Python that can be run here\n" in (
+    assert f"error: nothing was made: torch 2.15.0 (cpu): {named} is not a Python that runs here\n" in (
         ended.err
     )
 
@@ -309,7 +309,7 @@ def test_a_directory_that_is_gone_is_said_to_be_gone(terminal: Terminal) -> None
 
 
 def left_in(terminal: Terminal) -> list[str]:
-    return sorted(each.name for each in terminal.cwd.iterdir() if each.name != ".git")
+    return sorted(path.name for path in terminal.cwd.iterdir() if path.name != ".git")
 
 
 def test_a_build_is_named_as_torch_and_torchenv_write_it(terminal: Terminal) -> None:

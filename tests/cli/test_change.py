@@ -109,7 +109,7 @@ def test_a_companion_comes_in_the_version_that_belongs_to_torch(terminal: Termin
 def test_what_is_there_already_changes_nothing(terminal: Terminal) -> None:
     ended = terminal.type("add", "numpy==2.2.0")
     assert (ended.code, len(terminal.built())) == (0, 1)
-    assert "holds that already: nothing changed" in ended.out
+    assert "already has that: nothing changed" in ended.out
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_what_is_there_already_changes_nothing(terminal: Terminal) -> None:
         (("add", "xformers"), 3, "torch==2.14.1"),
         (("add", "no such"), 2, "`no such` does not name a package\nhint: name packages such as `wandb`"),
         (("add", "torchvision==0.1"), 3, "does not fit torch 2.15.0+cpu, which has torchvision 0.29.2"),
-        (("drop", "torch"), 3, "`torch` is what the environment is for"),
+        (("drop", "torch"), 3, "`torch` cannot be dropped from its environment"),
         (("drop", "nunpy"), 2, "did you mean `numpy`?"),
         (("drop", "filelock"), 3, "`filelock` is needed by `torch`"),
     ],

@@ -54,7 +54,7 @@ def test_a_scan_is_told_to_programs_as_the_contract_says(terminal: Terminal) -> 
 def test_a_scan_tells_people_who_reads_what_and_list_repeats_it(terminal: Terminal) -> None:
     save(terminal.cwd / "runs" / "a" / "step-300", "dcp-truncmeta")
     name = terminal.type("list", "--json").json["environments"]
-    first, _ = (f"{each['number']} ({each['name']})" for each in name)
+    first, _ = (f"{part['number']} ({part['name']})" for part in name)
     row = "runs/a:  3 saves  newest step-200  1: reads step-100 (100 steps behind)  2: reads it"
     assert terminal.type("checkpoints", "scan").out.splitlines() == [
         "3 saves in 1 run: 2 complete",
@@ -66,9 +66,9 @@ def test_a_scan_tells_people_who_reads_what_and_list_repeats_it(terminal: Termin
         row,
         (
             f"  runs/a: step-200 cannot be read by environment {first} (it needs torch 2.15);"
-            " step-100 is the newest that can, 100 steps behind"
+            " step-100 is the newest readable save, 100 steps behind"
         ),
-        "    `torchenv checkpoints downgrade runs/a/step-200 --for 2.14` makes a copy that can",
+        "    `torchenv checkpoints downgrade runs/a/step-200 --for 2.14` makes a copy that it can read",
         "  runs/a/step-300: corrupt: .metadata: the pickle ends inside a frame",
     ]
     assert terminal.type("list").out.splitlines()[-1] == (
@@ -187,7 +187,7 @@ def test_a_run_whose_name_is_no_text_stops_no_scan(terminal: Terminal) -> None:
     save(terminal.cwd / "runs" / os.fsdecode(b"\xff") / "step-300", "dcp-2.15.0")
     ended = terminal.type("checkpoints", "scan")
     assert ended.code == 0
-    assert "'runs/\\udcff' has names that are no UTF-8 text: the record leaves this run out" in ended.err
+    assert "'runs/\\udcff' has names that are not valid UTF-8: this run is not recorded" in ended.err
     assert "'runs/\\udcff':  1 save   newest step-300" in ended.out
     assert [line for line in terminal.type("list").out.splitlines() if line.startswith("runs")] == [
         "runs/a:  newest step-200  1: reads step-100 (100 steps behind)  2: reads it"
@@ -226,7 +226,7 @@ def test_a_rollback_warns_and_copies_along(terminal: Terminal) -> None:
     assert "checkpoints downgrade" not in ended.err
     assert f"{copy}: copied from {terminal.cwd}/runs/a/step-200; original unchanged" in ended.out
     after = contents(terminal.cwd / "runs")
-    assert {name: each for name, each in after.items() if "-for-" not in name} == before
+    assert {name: content for name, content in after.items() if "-for-" not in name} == before
     again = terminal.type("use", "2")
     assert again.code == 0
     back = terminal.type("rollback", "--json")
@@ -267,7 +267,7 @@ def test_keep_verify_and_release(terminal: Terminal) -> None:
     assert kept.code == 0
     assert kept.out.startswith("runs/a/step-100 is kept: 2 files, ")
     assert kept.out.endswith(
-        "  guarded by its hashes only: `torchenv checkpoints verify` notices a change,\n"
+        "  protected by its hashes only: `torchenv checkpoints verify` notices a change,\n"
         "  `torchenv checkpoints keep --copy runs/a/step-100` keeps a copy of the bytes\n"
     )
     assert terminal.type("checkpoints", "verify").out == "runs/a/step-100: unchanged\n"
@@ -279,7 +279,7 @@ def test_keep_verify_and_release(terminal: Terminal) -> None:
     ]
     released = terminal.type("checkpoints", "keep", "--release", step, "--json")
     assert (released.code, released.json["kept"]) == (0, [])
-    assert [each["path"] for each in released.json["released"]] == ["runs/a/step-100"]
+    assert [item["path"] for item in released.json["released"]] == ["runs/a/step-100"]
     assert terminal.type("checkpoints", "verify").code == 0
 
 
@@ -381,8 +381,8 @@ def test_a_command_that_would_lose_the_hook_does_not_start(terminal: Terminal) -
     ended = terminal.start("run", "--write-for", "2.14", "--", "python", "-I", "-c", "print('started')")
     assert (ended.code, ended.out) == (3, "")
     assert ended.error[1] == (
-        "error: --write-for would be lost: `python -I` does not run it\n"
-        "hint: run it without that, or in an environment that torchenv built (`torchenv create`)\n"
+        "error: --write-for would be lost: `python -I` ignores it\n"
+        "hint: run the command without that, or in an environment that torchenv built (`torchenv create`)\n"
     )
 
 
@@ -402,7 +402,7 @@ def test_the_users_own_path_stays_and_another_torch_on_it_is_said(terminal: Term
     code = "import sys; print(sys.path[1])"
     ended = terminal.start("run", "--", "python", "-c", code, PYTHONPATH=str(other))
     assert ended.out == f"{other}\n"
-    assert ended.err == f"note: PYTHONPATH leads to another torch, which is imported first: {other}\n"
+    assert ended.err == f"note: PYTHONPATH puts another torch first: {other}\n"
 
 
 def test_torchrun_of_another_installation_is_not_taken(terminal: Terminal) -> None:
@@ -424,7 +424,7 @@ def test_torchrun_of_another_installation_is_not_taken(terminal: Terminal) -> No
         (["downgrade", "none", "--for", "2.14"], 2, "none` does not exist"),
         (["downgrade", "runs/a/step-200", "--for", "old"], 2, "`old` is not a version of torch"),
         (["downgrade", "runs/a/step-200"], 2, "--for"),
-        (["show"], 3, "there is no index of checkpoints"),
+        (["show"], 3, "no index of checkpoints"),
         (["scam"], 2, "`torchenv checkpoints scam` not found"),
     ],
 )

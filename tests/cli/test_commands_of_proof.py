@@ -70,7 +70,7 @@ def test_an_audit_is_one_json_document(shell: Shell, train: Path) -> None:
     for words in (["--format", "json"], ["--json"]):
         document = json.loads(shell("audit", ".", *words).stdout)
         assert (document["schema"], document["files"]) == ("torchenv.audit/1", 1)
-        assert {each["path"] for each in document["findings"]} == {train.name}
+        assert {finding["path"] for finding in document["findings"]} == {train.name}
     sarif = json.loads(shell("audit", ".", "--format", "sarif").stdout)
     assert sarif["version"] == "2.1.0"
 
@@ -102,7 +102,7 @@ def test_a_report_is_printed_or_written(shell: Shell, project: Path) -> None:
     printed = shell("report")
     assert (printed.returncode, printed.stderr) == (0, "")
     assert printed.stdout.startswith("torchenv report, ")
-    assert "Environments\n  none yet: `torchenv create` makes one\n" in printed.stdout
+    assert "Environments\n  none yet: make one with `torchenv create`\n" in printed.stdout
     written = shell("report", "--html", "where.html")
     assert (written.stdout, written.stderr) == ("", f"wrote the report to {project / 'where.html'}\n")
     assert (project / "where.html").read_text("utf-8").startswith("<!DOCTYPE html>\n")

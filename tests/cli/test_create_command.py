@@ -101,7 +101,7 @@ def test_a_refusal_as_json_is_the_plan_with_its_reasons(terminal: Terminal) -> N
     ended = terminal.type("create", "2.15", "--host", HOSTS / "gtx-780.json", "--dry-run", "--json")
     assert ended.code == 3
     assert ended.json["outcome"] == "blocked"
-    assert {each["code"] for each in ended.json["rejected"]} >= {"capability-unsupported"}
+    assert {item["code"] for item in ended.json["rejected"]} >= {"capability-unsupported"}
     assert ended.err.count("error: ") == 1
     assert not terminal.workspace.exists()
 
@@ -234,8 +234,8 @@ def test_condas_base_is_named_and_not_touched(terminal: Terminal, tmp_path: Path
     ended = terminal.create(**conda)
     assert ended.code == 0, ended.err
     assert f"note: conda's base environment {base} is active in this shell and is not touched\n" in ended.err
-    assert f"in use: {base} (conda); it is only read and not touched\n" in ended.err
-    assert ": unchanged (compared file by file)\n" in ended.out
+    assert f"active: {base} (conda); it is only read\n" in ended.err
+    assert ": unchanged (every file compared)\n" in ended.out
     assert fingerprint(describe(base)) == before
 
 
@@ -308,7 +308,7 @@ def test_settings_of_pip_and_uv_do_not_steer_and_are_listed(
     ]
     forbids = f"note: ignored, though it forbids what is planned: torch<=2.14.1 ({constraints})\n"
     assert forbids in ended.err
-    assert "ignored: PIP_EXTRA_INDEX_URL, PIP_INDEX_URL, " in ended.err
+    assert "ignoring your PIP_EXTRA_INDEX_URL, PIP_INDEX_URL, " in ended.err
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -322,7 +322,7 @@ def test_an_error_that_an_ignored_setting_would_have_cured_names_it(terminal: Te
         (
             f"error: {index.packages} has no in-house\n"
             "hint: look at what the index lists, or choose another version or backend;"
-            " ignored here: PIP_EXTRA_INDEX_URL; to use that index, set TORCHENV_PACKAGE_INDEX\n"
+            " ignoring your PIP_EXTRA_INDEX_URL here; to use that index, set TORCHENV_PACKAGE_INDEX\n"
         ),
     )
     assert terminal.built() == []
@@ -362,7 +362,7 @@ def test_certificates_are_kept_and_a_file_of_them_that_is_gone_is_named(
         2,
         (
             f"error: the certificates in `{gone}` cannot be read: No such file or directory\n"
-            "hint: let SSL_CERT_FILE, REQUESTS_CA_BUNDLE or PIP_CERT name a file of certificates\n"
+            "hint: set SSL_CERT_FILE, REQUESTS_CA_BUNDLE or PIP_CERT to a file of certificates\n"
         ),
     )
 
@@ -377,7 +377,7 @@ def test_the_profile_names_mirrors_and_a_variable_beats_it(terminal: Terminal, i
     )
     assert terminal.create("--json").json["index"] == index.backend("cpu")
     lock = tomllib.loads((terminal.workspace / "locks" / "pylock.1.toml").read_text("utf-8"))
-    assert {each["index"] for each in lock["packages"]} == {index.backend("cpu"), index.packages}
+    assert {package["index"] for package in lock["packages"]} == {index.backend("cpu"), index.packages}
 
     ended = terminal.create(TORCHENV_PACKAGE_INDEX=f"{NOBODY}/simple")
     assert ended.code == 4
@@ -390,7 +390,7 @@ def test_a_login_in_the_users_netrc_opens_a_mirror(terminal: Terminal, index: In
     assert refused.error == (
         4,
         (
-            f"error: the index at {index.backend('cpu')}/torch/ wants a login (401 Unauthorized)\n"
+            f"error: the index at {index.backend('cpu')}/torch/ asks for a login (401 Unauthorized)\n"
             "hint: write `machine 127.0.0.1 login NAME password TOKEN` into ~/.netrc,"
             " or store the login in keyring\n"
         ),
@@ -400,8 +400,8 @@ def test_a_login_in_the_users_netrc_opens_a_mirror(terminal: Terminal, index: In
     netrc.chmod(0o600)
     ended = terminal.create("--json")
     assert ended.code == 0, ended.err
-    kept = [each for each in terminal.workspace.rglob("*") if each.is_file() and each.suffix != ".pyc"]
-    assert not any(b"open-sesame" in each.read_bytes() for each in kept)
+    kept = [path for path in terminal.workspace.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    assert not any(b"open-sesame" in path.read_bytes() for path in kept)
 
 
 def test_a_file_that_is_not_the_listed_one_is_refused(terminal: Terminal, index: Index) -> None:
@@ -411,9 +411,7 @@ def test_a_file_that_is_not_the_listed_one_is_refused(terminal: Terminal, index:
     code, said = ended.error
     assert code == 4
     assert said.startswith("error: torch==2.15.0+cpu is not the file that was locked: expected sha256 ")
-    assert said.endswith(
-        "hint: it was damaged on its way or replaced on the index: find out which before you trust it\n"
-    )
+    assert said.endswith("hint: find out whether it was damaged on its way or replaced on the index\n")
     assert terminal.built() == []
 
 
@@ -466,7 +464,7 @@ def test_a_machine_that_is_described_is_built_for_here_and_stays_unproven(termin
     )
     assert ended.code == 0, ended.err
     assert "made environment 1 (2.15.0-cu132-" in ended.out
-    assert "  unproven: it has not run on a device yet\n" in ended.out
+    assert "  untested until run on a GPU\n" in ended.out
 
 
 def test_a_machine_of_another_kind_is_only_planned_for(terminal: Terminal) -> None:
@@ -494,7 +492,7 @@ def test_a_name_for_people_is_listed_with_its_torch_and_found_again(terminal: Te
         2,
         (
             "error: the name `baseline` belongs to environment 1\n"
-            "hint: choose another --name; that one is shown by `torchenv show 1`\n"
+            "hint: choose another --name, or look at that one with `torchenv show 1`\n"
         ),
     )
 

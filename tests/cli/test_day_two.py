@@ -135,7 +135,10 @@ def test_a_rollback_names_the_environment_that_there_is_and_no_release_that_nobo
     other = workspace.store.read().number(2)
     assert ended.error == (
         3,
-        f"error: no previous environment to roll back to\nhint: `torchenv rollback 2` leads to {other}\n",
+        (
+            "error: no previous environment to roll back to\n"
+            f"hint: switch to {other} with `torchenv rollback 2`\n"
+        ),
     )
     assert plain.type("remove", "2", "--offline").code == 0
     assert "torchenv create" not in plain.type("rollback").err

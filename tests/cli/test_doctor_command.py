@@ -18,7 +18,7 @@ def terminal(tmp_path: Path) -> Terminal:
 def test_an_environment_by_its_path_is_diagnosed(terminal: Terminal) -> None:
     venv.create(terminal.cwd / "env", symlinks=True)
     done = terminal.type("doctor", "env")
-    said = f"{terminal.cwd / 'env'}: holds no torch; run `torchenv create` [no-torch]\n"
+    said = f"{terminal.cwd / 'env'}: has no torch; run `torchenv create` [no-torch]\n"
     assert (done.code, done.out) == (1, said)
     document = terminal.type("doctor", "env", "--json").json
     assert (document["schema"], document["well"]) == ("torchenv.doctor/1", False)
@@ -49,4 +49,4 @@ def test_without_a_record_it_looks_at_the_shells_else_the_projects(
     shell = {"VIRTUAL_ENV": str(terminal.cwd / "other")} if is_in_shell else {}
     done = terminal.type("doctor", PATH=str(Path(sys.executable).parent), **shell)
     expected = terminal.cwd / ("other" if is_in_shell else ".venv")
-    assert done.out == f"{expected}: holds no torch; run `torchenv create` [no-torch]\n"
+    assert done.out == f"{expected}: has no torch; run `torchenv create` [no-torch]\n"

@@ -143,7 +143,7 @@ def test_a_hint_of_a_blocked_plan_names_no_release_that_the_index_lacks(
         blocked = terminal.type(*command, "2.15", "--json")
         assert blocked.code == 3
         assert "2.13" not in blocked.json["hint"]
-        assert blocked.json["hint"].startswith("driver 580 or newer opens torch 2.15")
+        assert blocked.json["hint"].startswith("driver 580 or newer allows torch 2.15")
     assert index.asked_for("whl/cu129", "torch")
 
     index.add(

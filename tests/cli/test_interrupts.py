@@ -84,7 +84,7 @@ def test_a_kill_without_a_chance_is_cleared_by_the_next_run(terminal: Terminal, 
     assert ended.code == -signal.SIGKILL
     assert len(terminal.built()) == 1
     left = terminal.type("list", "--json").json["environments"]
-    assert [each["state"] for each in left] == ["building"]
+    assert [name["state"] for name in left] == ["building"]
 
     index.slow = ""
     index.go_on.set()
@@ -180,11 +180,11 @@ def stopped(
 def programs_with(words: str) -> list[str]:
     """Name the programs that run with these words in their command line."""
     found = []
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            line = each.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+            line = path.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
         except OSError:
             continue
-        if words in line and each.parent.name != str(os.getpid()):
+        if words in line and path.parent.name != str(os.getpid()):
             found.append(line)
     return found

@@ -44,7 +44,7 @@ def test_what_a_killed_create_left_running_is_ended_before_its_directory_is_clea
         (new,) = torchenv.store.read().list_unfinished()
         wait_for(torchenv.store.lock_path(new.number).is_file)
         index.seconds_before_wheels = 60
-        wait_for(lambda: any("uv pip sync" in each for each in still_holding(torchenv.root)))
+        wait_for(lambda: any("uv pip sync" in process for process in still_holding(torchenv.root)))
         process.kill()
         process.wait()
         assert still_holding(torchenv.root) != []

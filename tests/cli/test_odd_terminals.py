@@ -24,7 +24,7 @@ def terminal(tmp_path: Path) -> Terminal:
 @pytest.mark.parametrize(
     ("words", "begin"),
     [
-        (("plan", LONG), f"error: '{LONG}' is not a torch version\n"),
+        (("plan", LONG), f"error: `{LONG}` is not a torch version\n"),
         (("plan", "--devices", LONG), f"error: --devices `{LONG}` is not a list of numbers\n"),
         (("use", LONG), f"error: environment `{LONG}` not found\n"),
         (
@@ -64,7 +64,7 @@ def test_a_word_that_no_one_would_type_is_answered_in_one_line(
 def test_an_interpreter_in_this_directory_is_a_path(terminal: Terminal) -> None:
     ended = terminal.type("plan", "2.15", "--python", "./python", "--host", HOST)
     assert ended.code == 3
-    assert f"{terminal.cwd / 'python'} is not a Python that can be run here" in ended.out
+    assert f"{terminal.cwd / 'python'} is not a Python that runs here" in ended.out
 
 
 def device(**changes: object) -> dict[str, object]:
@@ -75,7 +75,7 @@ def device(**changes: object) -> dict[str, object]:
     ("devices", "said"),
     [
         ([device(index=-1)], "nvidia.devices[0].index: -1 is not the number of a device"),
-        ([device(), device()], "nvidia.devices[1].index: 0 is there twice"),
+        ([device(), device()], "nvidia.devices[1].index: 0 appears twice"),
     ],
 )
 def test_devices_that_their_numbers_do_not_tell_apart_are_refused(
@@ -178,5 +178,5 @@ def test_what_a_shell_makes_of_a_pattern_are_hosts_and_a_version_may_follow(term
     )
     for words in typed:
         planned = json.loads(terminal.type("plan", *words, "--json").out)["hosts"]
-        assert [each["host"] for each in planned] == ["rtx-4090-driver-580", "mi300x"]
-        assert {each["torch"] for each in planned} == {"2.14.1" if "2.14" in words else "2.15.0"}
+        assert [item["host"] for item in planned] == ["rtx-4090-driver-580", "mi300x"]
+        assert {item["torch"] for item in planned} == {"2.14.1" if "2.14" in words else "2.15.0"}

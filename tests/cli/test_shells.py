@@ -184,7 +184,7 @@ def test_a_command_of_another_python_is_not_run_unless_it_is_allowed(
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == (
         f"error: environment {active} has no `accelerate`, and {path} runs another Python\n"
-        "hint: install it in the environment, or run it all the same with"
+        "hint: install it in the environment, or run it anyway with"
         " `torchenv run --outside -- accelerate launch`\n"
     )
     again = type_in("bash", "torchenv run --outside -- accelerate launch", around)

@@ -57,7 +57,7 @@ def test_check_stops_after_the_verdict(project: Terminal) -> None:
 def test_the_road_is_walked_step_by_step_and_goes_on_where_it_was_left(project: Terminal) -> None:
     ended = project.type("upgrade", "--until", "create")
     assert ended.code == 0, ended.err
-    assert ended.out.endswith("stopped before `smoke`; go on with `torchenv upgrade`\n")
+    assert ended.out.endswith("stopped before `smoke`; continue with `torchenv upgrade`\n")
     assert project.type("list", "--json").json["current"] == 1
     # The small wheels compute nothing: what smoke says of them is not what this test is about.
     journal = project.cwd / ".torchenv" / "upgrade.json"
@@ -171,7 +171,7 @@ def test_a_damaged_journal_is_said_and_begun_again(project: Terminal) -> None:
     (project.cwd / ".torchenv" / "upgrade.json").write_text("{}")
     ended = project.type("upgrade", "--until", "create")
     assert ended.code == 5
-    assert ended.err.endswith("hint: begin again with `torchenv upgrade --restart`\n")
+    assert ended.err.endswith("hint: start again with `torchenv upgrade --restart`\n")
     assert project.type("upgrade", "--restart", "--until", "create").code == 0
 
 
@@ -188,7 +188,7 @@ def test_taking_an_upgrade_back_keeps_what_was_there_before_it(project: Terminal
     there = project.type("list", "--json").json["environments"]
     assert len(there) == 2
     ended = project.type("upgrade", "--until", "create")
-    assert (ended.code, "which is built already" in ended.err) == (0, True), ended.err
+    assert (ended.code, "which is already built" in ended.err) == (0, True), ended.err
     ended = project.type("upgrade", "--abort")
     assert (ended.code, "stays: it was there before the upgrade" in ended.err) == (0, True), ended.err
     assert project.type("list", "--json").json["environments"] == there
@@ -372,7 +372,7 @@ def test_questions_are_asked_at_a_terminal_alone(project: Terminal) -> None:
     (project.cwd / "torchenv.toml").write_text(f"{PROFILE}[checkpoints]\ndistributed = true\n")
     ended = project.type("upgrade")
     assert ended.code == 0, ended.err
-    assert "to go on without being asked: `torchenv upgrade --yes`" in ended.err
+    assert "to continue without being asked: `torchenv upgrade --yes`" in ended.err
     assert not (project.workspace / "upgrade.json").exists()
 
 

@@ -124,9 +124,9 @@ def _edit_unrecorded_with_the_same_size_and_time(environment: Path) -> None:
     ("change", "said"),
     [
         (_edit, "lib/python3.12/site-packages/torch/version.py: was changed"),
-        (_touch, "lib/python3.12/site-packages/torch/version.py: was written again"),
+        (_touch, "lib/python3.12/site-packages/torch/version.py: was rewritten"),
         (_edit_unrecorded_with_the_same_size_and_time, "pyvenv.cfg: was changed"),
-        (lambda path: (path / "bin" / "torchrun").chmod(0o700), "bin/torchrun: has other permissions"),
+        (lambda path: (path / "bin" / "torchrun").chmod(0o700), "bin/torchrun: has changed permissions"),
         (lambda path: (path / "bin" / "torchrun").unlink(), "bin/torchrun: is missing"),
         (lambda path: (path / "bin" / "new").write_text(""), "bin/new: was added"),
     ],
@@ -138,7 +138,7 @@ def test_every_change_shows_in_the_fingerprint_and_is_named(
     change(environment)
     after = fingerprint(describe(environment))
     assert before.digest != after.digest
-    assert [str(each) for each in differences(before, after)] == [said]
+    assert [str(difference) for difference in differences(before, after)] == [said]
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def test_trying_to_clone_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    return {str(each): each.read_bytes() for each in sorted(directory.rglob("*")) if each.is_file()}
+    return {str(path): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
 
 
 def test_editing_every_file_of_one_environment_changes_no_byte_of_another_nor_of_the_cache(
@@ -217,9 +217,9 @@ def test_editing_every_file_of_one_environment_changes_no_byte_of_another_nor_of
         assert library.stat().st_nlink == 3
         assert isolated.files == 8
     edited = [
-        each
-        for each in environment.rglob("*")
-        if each.is_file() and not each.is_symlink() and (cloning or each != library)
+        path
+        for path in environment.rglob("*")
+        if path.is_file() and not path.is_symlink() and (cloning or path != library)
     ]
     assert len(edited) >= 8
     for file in edited:
@@ -244,7 +244,7 @@ def findings(environment: Path, before: Fingerprint | None) -> list[str]:
     installation = describe(environment)
     assert installation.base is not None
     base = BasePython("3.12.7", str(installation.base), f"sha256:{sha256(PYTHON).hexdigest()}")
-    return [str(each) for each in verify(installation, base=base, before=before)]
+    return [str(item) for item in verify(installation, base=base, before=before)]
 
 
 def test_an_environment_that_is_as_it_was_built_has_no_findings(environment: Path) -> None:
@@ -308,10 +308,10 @@ def test_verify_sees_a_base_interpreter_that_was_changed_or_is_gone(environment:
     before = fingerprint(describe(environment))
     base = environment.parent / "python3.12"
     base.write_bytes(b"\x7fELF another")
-    assert findings(environment, before) == [f"{base}: the interpreter it stands on was changed"]
+    assert findings(environment, before) == [f"{base}: its base interpreter was changed"]
     base.unlink()
     assert digest_of_base(base) is None
-    assert findings(environment, before) == [f"{base}: the interpreter it stands on is gone"]
+    assert findings(environment, before) == [f"{base}: its base interpreter is gone"]
 
 
 def test_verify_sees_that_the_directory_was_moved(environment: Path) -> None:

@@ -29,7 +29,7 @@ def test_a_dead_interpreter_link_is_found_with_where_it_leads(site: Site) -> Non
     (site.path / "bin").mkdir()
     python = site.path / "bin" / "python"
     python.symlink_to(site.path / "gone" / "python3.12")
-    message = f"leads to {site.path / 'gone' / 'python3.12'}, which is gone"
+    message = f"points at {site.path / 'gone' / 'python3.12'}, which is gone"
     assert find_wrong(site.installation) == (
         EnvironmentFinding("interpreter-gone", str(python), message, "torchenv create"),
     )
@@ -41,7 +41,7 @@ def test_two_records_of_one_package_are_found_whatever_their_kind(site: Site) ->
     second.write_text("Metadata-Version: 1.2\nName: numpy\nVersion: 2.2.0\n")
     (found,) = find_wrong(site.installation)
     assert (found.code, found.path) == ("duplicate", str(site.packages / "numpy-2.3.0.dist-info"))
-    assert found.message == "is a second record of numpy, beside NumPy-2.2.0.egg-info"
+    assert found.message == "is a second record of numpy, next to NumPy-2.2.0.egg-info"
 
 
 def test_what_an_interrupted_uninstall_left_is_no_package_and_is_found(site: Site) -> None:

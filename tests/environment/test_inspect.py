@@ -131,7 +131,7 @@ def test_a_directory_without_python_is_refused(tmp_path: Path) -> None:
         describe(tmp_path)
     assert str(caught.value) == f"`{tmp_path}` is not a Python environment"
     assert caught.value.hint == (
-        "give the directory of a venv or of a conda environment, or the path of an interpreter"
+        "name the directory of a venv or of a conda environment, or the path of an interpreter"
     )
 
 

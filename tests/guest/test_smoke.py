@@ -51,13 +51,13 @@ def look(tmp_path: Path) -> Look:
 def distribution(name: str, modules: Mapping[str, str]) -> dict[str, str]:
     """Return the files of a distribution, as an installer leaves them."""
     info = f"{name.replace('-', '_')}-1.0.dist-info"
-    record = "".join(f"{each},,\n" for each in modules)
+    record = "".join(f"{module},,\n" for module in modules)
     metadata = f"Metadata-Version: 2.4\nName: {name}\nVersion: 1.0\n"
     return {**modules, f"{info}/METADATA": metadata, f"{info}/RECORD": record}
 
 
 def results(seen: SmokeOutput) -> dict[str, tuple[Result, str]]:
-    return {each.name: (each.result, each.message) for each in seen.steps}
+    return {step.name: (step.result, step.message) for step in seen.steps}
 
 
 def test_without_torch_that_is_the_one_step_that_failed(look: Look) -> None:

@@ -266,12 +266,15 @@ def test_the_start_up_file_leads_there_where_python_ignores_its_variables(site: 
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("python -I train.py", "`python -I` does not run it"),
-        ("python3.12 -uE -m train", "`python3.12 -E` does not run it"),
-        ("python -W ignore -S train.py", "`python -S` does not run it"),
-        ("env -i python train.py", "`env -i` clears the variables that lead to it"),
-        ("env PYTHONPATH=src python train.py", "`PYTHONPATH=src` replaces the path to it"),
-        ("sh -c 'cd x && PYTHONPATH=src python train.py'", "`PYTHONPATH=src` replaces the path to it"),
+        ("python -I train.py", "`python -I` ignores it"),
+        ("python3.12 -uE -m train", "`python3.12 -E` ignores it"),
+        ("python -W ignore -S train.py", "`python -S` ignores it"),
+        ("env -i python train.py", "`env -i` clears the variables that it needs"),
+        ("env PYTHONPATH=src python train.py", "`PYTHONPATH=src` replaces the path that it needs"),
+        (
+            "sh -c 'cd x && PYTHONPATH=src python train.py'",
+            "`PYTHONPATH=src` replaces the path that it needs",
+        ),
     ],
 )
 def test_a_command_that_would_lose_it_is_refused_before_the_start(line: str, why: str) -> None:

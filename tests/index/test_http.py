@@ -68,9 +68,9 @@ def serve() -> Iterator[Any]:
         return server
 
     yield start
-    for each in servers:
-        each.shutdown()
-        each.server_close()
+    for running in servers:
+        running.shutdown()
+        running.server_close()
 
 
 def test_a_download_that_breaks_off_goes_on_where_it_stopped(serve: Any, tmp_path: Path) -> None:

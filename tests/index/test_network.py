@@ -145,7 +145,7 @@ def test_a_login_that_is_missing_or_wrong_is_said_as_that() -> None:
     with answering(wants_login) as (root, _):
         with pytest.raises(NotLetIn) as caught:
             Network().text(f"{root}/torch/", "*/*")
-        assert str(caught.value) == f"the index at {root}/torch/ wants a login (401 Unauthorized)"
+        assert str(caught.value) == f"the index at {root}/torch/ asks for a login (401 Unauthorized)"
         host = root.removeprefix("http://")
         wrong = Network(logins=Logins(given={host: Login("user", "other")}))
         with pytest.raises(NotLetIn, match="refuses the login of `user`"):
@@ -266,8 +266,8 @@ def test_a_certificate_of_an_unknown_issuer_is_said_and_a_file_or_trust_opens_th
     with answering(lambda handler: send(handler, page), tls=serving_with(path)) as (root, _):
         with pytest.raises(Untrusted) as caught:
             Network().text(f"{root}/torch/", "*/*")
-        assert str(caught.value) == f"the certificate of {root}/torch/ is of an unknown issuer"
-        assert caught.value.hint == "let SSL_CERT_FILE name the certificates of your company"
+        assert str(caught.value) == f"the certificate of {root}/torch/ was issued by an unknown authority"
+        assert caught.value.hint == "set SSL_CERT_FILE to the certificates of your company"
         for variable in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT"):
             assert Network.of({variable: str(path)}).text(f"{root}/torch/", "*/*") == page
         assert Network.of({"PIP_TRUSTED_HOST": "127.0.0.1"}).text(f"{root}/torch/", "*/*") == page

@@ -43,7 +43,7 @@ def html() -> ProjectPage:
 
 
 def test_an_html_page_gives_its_wheels_without_yanked_ones_and_archives() -> None:
-    assert [each.filename for each in html().wheels] == [
+    assert [wheel.filename for wheel in html().wheels] == [
         "torch-2.15.0+cu132-cp312-cp312-manylinux_2_28_x86_64.whl",
         "torch-2.15.0+cu132-cp314-cp314t-win_amd64.whl",
         "torch-2.15.0-cp313-none-macosx_14_0_arm64.whl",
@@ -108,7 +108,7 @@ def test_wheels_for_many_pythons_fit_those_they_are_made_for(
 ) -> None:
     name = filename.partition("-")[0]
     page = ProjectPage.parse(f'<a href="{filename}">x</a>', ROOT, name)
-    assert any(each.fits(python, "linux-x86_64") for each in page.wheels) is fits
+    assert any(wheel.fits(python, "linux-x86_64") for wheel in page.wheels) is fits
 
 
 def test_requires_python_counts_where_the_tags_leave_it_open() -> None:

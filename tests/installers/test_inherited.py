@@ -54,7 +54,7 @@ def test_certificates_and_proxies_of_pips_files_are_kept() -> None:
 
 def test_a_constraint_that_forbids_the_plan_is_named_with_its_file() -> None:
     forbidding = found({}).forbidding(("torch==2.15.0+cu132", "numpy==2.3.0"))
-    assert [str(each) for each in forbidding] == [
+    assert [str(constraint) for constraint in forbidding] == [
         "torch<=2.14.1 (/etc/xdg/pip/constraints.txt)",
         "torch!=2.15.0 (/home/ada/.config/uv/uv.toml)",
     ]
@@ -113,12 +113,12 @@ def test_settings_that_cannot_be_read_are_none() -> None:
 def test_pips_files_are_looked_for_where_pip_looks(
     system: str, environ: dict[str, str], expected: list[str]
 ) -> None:
-    assert [each.as_posix() for each in pip_files(environ, system=system, home=HOME)] == expected
+    assert [file.as_posix() for file in pip_files(environ, system=system, home=HOME)] == expected
 
 
 def test_uvs_files_are_looked_for_where_uv_looks() -> None:
     paths = uv_files({"UV_CONFIG_FILE": "/mine.toml"}, system="linux", home=HOME)
-    assert [each.as_posix() for each in paths] == [
+    assert [path.as_posix() for path in paths] == [
         "/etc/xdg/uv/uv.toml",
         "/etc/uv/uv.toml",
         "/home/ada/.config/uv/uv.toml",

@@ -45,9 +45,9 @@ def files_in(environment: Path) -> dict[str, bytes]:
     folder = Path(Programs({})(command).check("find site-packages").strip())
     marks = {"INSTALLER", "RECORD", "REQUESTED", "_virtualenv.py", "_virtualenv.pth"}
     return {
-        str(each.relative_to(folder)): each.read_bytes()
-        for each in folder.rglob("*")
-        if each.is_file() and each.name not in marks and each.suffix != ".pyc"
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in marks and path.suffix != ".pyc"
     }
 
 
@@ -73,7 +73,7 @@ def test_a_file_that_was_replaced_is_refused(
 ) -> None:
     lock = misled.lock(request_for("cpu"))
     (tmp_path / "pylock.toml").write_text(lock.text, "utf-8")
-    file = next(each for each in lock.packages if each.name == "torch").files[0]
+    file = next(package for package in lock.packages if package.name == "torch").files[0]
     index.damage(file.name)
     misled.create(tmp_path / "env", Path(sys.executable))
     with pytest.raises(ToolFailed) as caught:

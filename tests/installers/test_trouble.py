@@ -41,7 +41,7 @@ def failed(text: str) -> Completed:
                 "  cause: Size mismatch for `torch==2.15.0`: expected 999 bytes, but downloaded 1000 bytes\n"
             ),
             "torch==2.15.0 is not the file that was locked: expected 999 bytes, got 1000 bytes",
-            "it was damaged on its way or replaced on the index: find out which before you trust it",
+            "find out whether it was damaged on its way or replaced on the index",
         ),
         (
             (
@@ -51,14 +51,14 @@ def failed(text: str) -> Completed:
                 "        Expected sha256 0ab7\n             Got        6ab7\n"
             ),
             "filelock==3.20.0 is not the file that was locked: expected sha256 0ab7, got 6ab7",
-            "it was damaged on its way or replaced on the index: find out which before you trust it",
+            "find out whether it was damaged on its way or replaced on the index",
         ),
         (
             (
                 "error: Failed to fetch: `https://mirror.example/whl/cu132/torch/`\n"
                 "  cause: HTTP status client error (401 Unauthorized) for url (https://mirror.example/…)\n"
             ),
-            "the index at https://mirror.example/whl/cu132/torch/ wants a login (401 Unauthorized)",
+            "the index at https://mirror.example/whl/cu132/torch/ asks for a login (401 Unauthorized)",
             (
                 "write `machine mirror.example login NAME password TOKEN` into ~/.netrc,"
                 " or store the login in keyring"
@@ -208,7 +208,7 @@ UNSOLVED = "error: No solution found when resolving dependencies\n  cause: "
                 " lack of valid"
                 " authentication credentials (401 Unauthorized)"
             ),
-            "the index at https://mirror.example/simple wants a login (401 Unauthorized)",
+            "the index at https://mirror.example/simple asks for a login (401 Unauthorized)",
         ),
     ],
 )
@@ -225,7 +225,7 @@ def test_the_words_of_the_resolver_become_who_asks_for_what(words: str, message:
                 "error: Request failed after 1 retry\n  cause: Failed to fetch: `https://mirror.example/torch/`\n"
                 "  cause: client error (Connect)\n  cause: invalid peer certificate: UnknownIssuer\n"
             ),
-            "the certificate of https://mirror.example/torch/ is of an unknown issuer",
+            "the certificate of https://mirror.example/torch/ was issued by an unknown authority",
         ),
         (
             (
@@ -240,7 +240,7 @@ def test_the_words_of_the_resolver_become_who_asks_for_what(words: str, message:
                 " (SSLCertVerificationError("
                 "1, '[SSL] certificate verify failed: self-signed certificate'))"
             ),
-            "the certificate of the index is of an unknown issuer",
+            "the certificate of the index was issued by an unknown authority",
         ),
         (
             (
@@ -259,7 +259,7 @@ def test_the_words_of_the_resolver_become_who_asks_for_what(words: str, message:
                 " archive: torch.whl\n"
                 "  cause: unexpected end of file\n"
             ),
-            "torch==2.15.0+cu132 came incomplete or damaged",
+            "torch==2.15.0+cu132 arrived incomplete or damaged",
         ),
         (
             "error: failed to write to file `/home/u/.cache/uv/x`: No space left on device (os error 28)\n",

@@ -38,7 +38,8 @@ builds_here = pytest.mark.skipif(
 def sources(lock: Lock) -> dict[str, str]:
     """Where each package comes from, as the last part of its index, and at which version."""
     return {
-        each.name: f"{each.version} from {(each.index or '?').rpartition('/')[2]}" for each in lock.packages
+        package.name: f"{package.version} from {(package.index or '?').rpartition('/')[2]}"
+        for package in lock.packages
     }
 
 
@@ -126,8 +127,8 @@ def test_a_lock_for_another_machine_is_made_here(
 ) -> None:
     asked = request_for(backend, platform=platform, python=python, interpreter=None, macos="14.0")
     lock = uv.lock(replace(asked, family=ROCM))
-    torch = next(each for each in lock.packages if each.name == "torch")
-    assert [each.name for each in torch.files] == [file]
+    torch = next(package for package in lock.packages if package.name == "torch")
+    assert [file.name for file in torch.files] == [file]
 
 
 @builds_here
@@ -190,7 +191,7 @@ def test_nothing_inherited_steers_what_is_locked_and_installed(
     settings = tmp_path / "config" / "uv" / "uv.toml"
     settings.parent.mkdir(parents=True)
     settings.write_text('index-url = "http://127.0.0.1:9/simple"\n[pip]\ntorch-backend = "cpu"\n')
-    inherited = {n: each.format(root=index.root, tmp=tmp_path) for n, each in INHERITED.items()}
+    inherited = {n: value.format(root=index.root, tmp=tmp_path) for n, value in INHERITED.items()}
     misled = Uv(Programs({**environ, **inherited}), program=uv_program())
     environment = built(misled, misled.lock(request_for(packages=("numpy",))), tmp_path)
     said = said_by(environment, "import torch, numpy; print(torch.__version__, numpy.__version__)")
@@ -231,7 +232,7 @@ def test_a_second_environment_asks_the_network_nothing(
 @builds_here
 def test_a_file_that_was_replaced_is_refused(uv: Uv, request_for: Ask, index: Index, tmp_path: Path) -> None:
     lock = uv.lock(request_for())
-    file = next(each for each in lock.packages if each.name == "filelock").files[0]
+    file = next(package for package in lock.packages if package.name == "filelock").files[0]
     index.damage(file.name)
     with pytest.raises(ToolFailed) as caught:
         built(uv, lock, tmp_path)
@@ -324,7 +325,7 @@ def test_an_environment_is_never_made_where_something_lies(uv: Uv, tmp_path: Pat
     (tmp_path / "env" / "mine.txt").write_text("mine")
     with pytest.raises(ToolFailed, match="could not make the environment"):
         uv.create(tmp_path / "env", Path(sys.executable))
-    assert [each.name for each in (tmp_path / "env").iterdir()] == ["mine.txt"]
+    assert [path.name for path in (tmp_path / "env").iterdir()] == ["mine.txt"]
 
 
 @builds_here
@@ -343,7 +344,7 @@ def test_files_come_from_the_cache_the_way_the_profile_says(
     uv = Uv(Programs(environ), program=uv_program(), link_mode=wanted)
     environment = built(uv, uv.lock(request_for("cpu")), tmp_path)
     versions = list(environment.glob("lib/python*/site-packages/*/version.py"))
-    assert {each.stat().st_nlink for each in versions} == names
+    assert {version.stat().st_nlink for version in versions} == names
 
 
 @builds_here
@@ -361,8 +362,8 @@ def test_editing_every_file_of_one_environment_changes_no_byte_of_another_nor_of
     cache = Path(environ["UV_CACHE_DIR"])
 
     def contents(directory: Path) -> dict[Path, bytes]:
-        files = (each for each in directory.rglob("*") if each.is_file() and not each.is_symlink())
-        return {each: each.read_bytes() for each in files}
+        files = (path for path in directory.rglob("*") if path.is_file() and not path.is_symlink())
+        return {file: file.read_bytes() for file in files}
 
     before = contents(other) | contents(cache)
     for file in edited.rglob("*.py"):

@@ -52,7 +52,7 @@ class Answering:
 def test_the_default_package_index_is_learned_from_uv_and_written_in() -> None:
     run = Answering()
     lock = Uv(run, program=Path("uv")).lock(REQUEST)
-    assert {each.name: each.index for each in lock.packages} == {
+    assert {package.name: package.index for package in lock.packages} == {
         "numpy": "https://default.example/simple",
         "torch": TORCH,
         "triton-rocm": TORCH,

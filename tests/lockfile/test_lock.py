@@ -64,7 +64,7 @@ def test_writing_what_was_read_gives_the_same_bytes() -> None:
 
 def test_the_order_in_which_a_tool_gives_packages_and_keys_does_not_show() -> None:
     raw = tomllib.loads(TEXT)
-    shuffled = {**raw, "packages": [dict(reversed(each.items())) for each in raw["packages"][::-1]]}
+    shuffled = {**raw, "packages": [dict(reversed(package.items())) for package in raw["packages"][::-1]]}
     assert write_lock(shuffled, index_of=INDEXES) == TEXT
 
 

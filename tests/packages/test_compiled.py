@@ -21,7 +21,7 @@ INDEX = "https://mirror.example/simple"
 
 def needs(*libraries: str) -> bytes:
     # As a linker writes the names that a library needs: one after the other, each ended by a zero.
-    names = b"\0".join(each.encode() for each in libraries)
+    names = b"\0".join(library.encode() for library in libraries)
     return b"\x7fELF\x02\x01\x01" + bytes(4096) + names + b"\0"
 
 
@@ -68,7 +68,7 @@ def test_a_name_at_the_end_of_a_large_file_is_found(site: Site) -> None:
     # Where patchelf puts them when it repairs a wheel.
     site.add_torch()
     site.add("big", "1.0", files={"big/_C.so": bytes(40 << 20) + needs("libtorch.so")})
-    assert [each.name for each in bound(site)] == ["big"]
+    assert [package.name for package in bound(site)] == ["big"]
 
 
 def test_other_code_and_texts_that_name_torch_are_no_trouble(site: Site) -> None:
@@ -92,7 +92,7 @@ def test_what_has_something_newer_is_asked_for_at_that(site: Site, catalogue: Ca
     site.add_torch()
     site.add("xformers", "0.0.40", "torch==2.14.1", requested=True)
     found = followed(site, catalogue, {"xformers": "0.0.41"})
-    assert [each.asks for each in found.wanted] == [("xformers>0.0.40",)]
+    assert [wanted.asks for wanted in found.wanted] == [("xformers>0.0.40",)]
     assert found.cannot_follow == ()
 
 
@@ -102,7 +102,7 @@ def test_what_has_nothing_newer_is_listed_and_not_asked_for(site: Site, catalogu
     site.add("xformers", "0.0.40", "torch==2.14.1", requested=True)
     site.add("flash-attn", "2.8.3", requested=True, files={"_C.so": needs("libc10.so")})
     found = followed(site, catalogue, {"xformers": None})
-    assert [each.name for each in found.wanted] == ["numpy"]
+    assert [wanted.name for wanted in found.wanted] == ["numpy"]
     flash_attn, xformers = found.cannot_follow
     assert str(flash_attn) == (
         "flash-attn 2.8.3 cannot follow: _C.so was compiled against torch 2.14.1+cu130;"
@@ -121,8 +121,8 @@ def test_what_another_package_requires_is_listed_and_stays_its_business(
     site.add("mmdet", "3.3.0", "mmcv", requested=True)
     site.add("mmcv", "2.2.0", files={"mmcv/_ext.so": needs("libtorch.so")})
     found = followed(site, catalogue, {"mmcv": None})
-    assert [each.name for each in found.wanted] == ["mmdet"]
-    assert [each.name for each in found.cannot_follow] == ["mmcv"]
+    assert [wanted.name for wanted in found.wanted] == ["mmdet"]
+    assert [item.name for item in found.cannot_follow] == ["mmcv"]
 
 
 def test_an_extension_of_ones_own_is_listed_with_how_to_build_it_again(

@@ -73,7 +73,7 @@ def test_a_project_gives_its_dependencies_and_no_extras(catalogue: Catalogue) ->
 
 def test_extras_and_dependency_groups_are_taken_along_by_name(catalogue: Catalogue) -> None:
     found = read("pyproject.toml[test, all]", PROJECT, catalogue)
-    assert [each.requirement for each in found.requirements] == [
+    assert [requirement.requirement for requirement in found.requirements] == [
         "numpy @ git+https://git.example/numpy.git",
         "pytest",
         "ruff",
@@ -93,7 +93,7 @@ def test_extras_and_dependency_groups_are_taken_along_by_name(catalogue: Catalog
         ),
         (
             "[tool.poetry.dependencies]\nnumpy = '*'\n",
-            "pyproject.toml: [tool.poetry] dependencies are not read",
+            "pyproject.toml: [tool.poetry] dependencies are not supported",
             "run `torchenv init --from pyproject.toml`, or export them: `poetry export -o requirements.txt`",
         ),
         (
@@ -122,7 +122,7 @@ def test_a_lock_gives_its_topmost_packages_at_their_versions(catalogue: Catalogu
         lightning='dependencies = [{ name = "numpy" }]', colorama="marker = \"sys_platform == 'win32'\""
     )
     found = read("pylock.toml", text, catalogue)
-    assert {each.name: each.asks for each in found.wanted} == {
+    assert {wanted.name: wanted.asks for wanted in found.wanted} == {
         "lightning": ("lightning==2.5.0", "lightning>=2.5.0", "lightning"),
         "colorama": (
             'colorama==0.4.6 ; sys_platform == "win32"',
@@ -139,7 +139,7 @@ def test_a_lock_gives_its_topmost_packages_at_their_versions(catalogue: Catalogu
 
 def test_a_lock_that_does_not_say_who_needs_whom_gives_all(catalogue: Catalogue) -> None:
     found = read("pylock.train.toml", lock(), catalogue)
-    assert [each.name for each in found.wanted] == ["lightning", "numpy", "colorama", "a"]
+    assert [wanted.name for wanted in found.wanted] == ["lightning", "numpy", "colorama", "a"]
 
 
 def test_a_profile_asks_by_name_and_by_files_beside_it(catalogue: Catalogue) -> None:

@@ -14,7 +14,7 @@ def carried(site: Site, catalogue: Catalogue) -> CarriedPackages:
 
 
 def wanted(site: Site, catalogue: Catalogue) -> dict[str, str]:
-    return {each.name: each.version for each in carried(site, catalogue).wanted}
+    return {wanted.name: wanted.version for wanted in carried(site, catalogue).wanted}
 
 
 def test_what_was_asked_for_goes_along_and_what_only_that_requires_does_not(

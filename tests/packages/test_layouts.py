@@ -45,7 +45,7 @@ def test_no_login_gets_into_a_profile(catalogue: Catalogue) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("setup.py", "", "`setup.py` is no layout that is read"),
+        ("setup.py", "", "`setup.py` is not a supported layout"),
         ("environment.yml", "a: [", "environment.yml: not valid YAML: "),
         ("environment.yml", "name: x", "environment.yml: lists no dependencies"),
         ("pyproject.toml", "[", "pyproject.toml: not valid TOML: "),

@@ -70,18 +70,18 @@ def test_options_that_steer_an_installer_are_listed_without_their_login(catalogu
     )
     found = read({"requirements.txt": text}, catalogue)
     assert found.requirements == (CarriedRequirement("numpy", "requirements.txt:5"),)
-    assert [each.message for each in found.notes] == [
-        "requirements.txt:1: --index-url https://mirror.example/simple is not obeyed",
-        "requirements.txt:2: --extra-index-url=https://mirror.example/whl/cu126 is not obeyed",
-        "requirements.txt:3: -f wheels is not obeyed",
-        "requirements.txt:4: --pre is not obeyed",
+    assert [note.message for note in found.notes] == [
+        "requirements.txt:1: --index-url https://mirror.example/simple is ignored",
+        "requirements.txt:2: --extra-index-url=https://mirror.example/whl/cu126 is ignored",
+        "requirements.txt:3: -f wheels is ignored",
+        "requirements.txt:4: --pre is ignored",
     ]
 
 
 def test_hashes_are_dropped_and_that_is_said_once(catalogue: Catalogue) -> None:
     text = "numpy==2.3.0 \\\n    --hash=sha256:ab \\\n    --hash=sha256:cd\ntqdm==4.67 --hash=sha256:ef\n"
     found = read({"requirements.txt": text}, catalogue)
-    assert [each.requirement for each in found.requirements] == ["numpy==2.3.0", "tqdm==4.67"]
+    assert [requirement.requirement for requirement in found.requirements] == ["numpy==2.3.0", "tqdm==4.67"]
     assert found.notes == (
         PackageNote(
             "ignored", "requirements.txt: its hashes are not checked: the new lock has hashes of its own"
@@ -96,7 +96,9 @@ def test_addresses_get_the_name_that_they_say(catalogue: Catalogue) -> None:
         "https://files.example/c_d-1.0-py3-none-any.whl\n"
         "e @ https://files.example/e.tar.gz\n"
     )
-    assert [each.requirement for each in read({"requirements.txt": text}, catalogue).requirements] == [
+    assert [
+        requirement.requirement for requirement in read({"requirements.txt": text}, catalogue).requirements
+    ] == [
         "a @ git+https://git.example/a.git@v1#subdirectory=python",
         "b @ git+https://git.example/b.git@v2",
         "c-d @ https://files.example/c_d-1.0-py3-none-any.whl",
@@ -144,7 +146,7 @@ def test_torchs_family_is_kept_apart_and_its_libraries_are_left_to_torch(catalog
         CarriedRequirement("torch==2.14.1", "requirements.txt:1"),
         CarriedRequirement("torchvision[x]", "requirements.txt:2"),
     )
-    assert [each.message for each in found.notes] == [
+    assert [note.message for note in found.notes] == [
         "requirements.txt:2: the extras of torchvision[x] are left out: list what they bring",
         "requirements.txt:3: nvidia-cudnn-cu13==9.24.0.43 is left to torch, which brings it",
     ]
@@ -153,7 +155,7 @@ def test_torchs_family_is_kept_apart_and_its_libraries_are_left_to_torch(catalog
 def test_a_conda_file_is_refused_with_the_way_out(catalogue: Catalogue) -> None:
     with pytest.raises(InputError) as caught:
         of_file("environment.yml", Path("/p"), lambda _: "", catalogue)
-    assert str(caught.value) == "/p/environment.yml: a conda environment file is not read"
+    assert str(caught.value) == "/p/environment.yml: a conda environment file is not supported"
     assert "torchenv init --from environment.yml" in (caught.value.hint or "")
     assert caught.value.hint == (
         "run `torchenv init --from environment.yml`, or carry the environment itself with `--like ENV`"

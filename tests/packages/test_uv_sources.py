@@ -95,7 +95,7 @@ def test_torchs_family_is_left_to_the_plan_and_that_is_said(tmp_path: Path, cata
     found = of(tmp_path, text, catalogue)
     assert [requirement.requirement for requirement in found.family] == ["torch>=2.14", "torchvision"]
     assert [note.message for note in found.notes] == [
-        "pyproject.toml: tool.uv.sources.torch is not obeyed: torch comes from the plan's index"
+        "pyproject.toml: tool.uv.sources.torch is ignored: torch comes from the plan's index"
     ]
 
 
@@ -145,7 +145,7 @@ def test_bounds_of_a_project_are_obeyed(tmp_path: Path, catalogue: Catalogue) ->
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ('[tool.uv]\nexclude-newer = "2026-01-01"\n', "tool.uv.exclude-newer cannot be obeyed"),
+        ('[tool.uv]\nexclude-newer = "2026-01-01"\n', "tool.uv.exclude-newer is not supported"),
         (
             '[tool.pixi.dependencies]\npython = "3.12.*"\ncuda-nvcc = "*"\n',
             "tool.pixi.dependencies asks conda's channels for cuda-nvcc",

@@ -41,8 +41,8 @@ def planned(host: Host | str, version: str = "2.15", **wish: Any) -> Plan:
 def linux(*pythons: str, **parts: Any) -> Host:
     """Make up a Linux machine with ordinary interpreters."""
     found = tuple(
-        Interpreter(version=Version(each), path=f"/usr/bin/python{each}", machine="x86_64")
-        for each in pythons or ("3.12.7",)
+        Interpreter(version=Version(item), path=f"/usr/bin/python{item}", machine="x86_64")
+        for item in pythons or ("3.12.7",)
     )
     return Host(
         **{
@@ -79,9 +79,9 @@ def choice(plan: Plan) -> str | None:
 
 def codes(plan: Plan, torch: str | None = None) -> dict[str, str]:
     """Return the code by which each build of a release was passed over."""
-    return {each.backend: each.code for each in plan.rejected if torch in {None, str(each.torch)}}
+    return {item.backend: item.code for item in plan.rejected if torch in {None, str(item.torch)}}
 
 
 def warned(plan: Plan) -> dict[str, str]:
     """Return the warnings of a plan by their codes."""
-    return {each.code: each.message for each in plan.warnings}
+    return {warning.code: warning.message for warning in plan.warnings}

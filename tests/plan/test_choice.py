@@ -129,7 +129,7 @@ def test_devices_that_a_mask_hides_are_not_considered() -> None:
     host = linux(nvidia=replace(gpus, devices=(gpus.devices[0], hidden)))
     plan = planned(host)
     assert choice(plan) == "2.15.0-cu132-py3.12"
-    assert [each.served for each in plan.devices] == [True, False]
+    assert [device.served for device in plan.devices] == [True, False]
 
 
 def test_naming_no_device_of_the_host_is_wrong_input() -> None:
@@ -245,7 +245,7 @@ def test_a_line_means_its_newest_patch_and_a_range_its_newest_release(wanted: st
         ),
         (
             {"packages": ("torchvison",)},
-            "'torchvison' is not a package of torch's family",
+            "`torchvison` is not a package of torch's family",
             "did you mean `torchvision`?",
         ),
     ],
@@ -313,9 +313,9 @@ def test_the_package_index_build_that_is_taken_is_not_among_those_passed_over() 
     )
     plan = resolve(ask)
     others = ("cpu", "cu134", "rocm7.14", "rocm10.0", "xpu")
-    rejected = {each.backend: each.code for each in plan.rejected}
+    rejected = {item.backend: item.code for item in plan.rejected}
     assert rejected == dict.fromkeys(others, "index-unreachable")
-    assert [each.message for each in plan.warnings if each.code == "package-index"] == [
+    assert [warning.message for warning in plan.warnings if warning.code == "package-index"] == [
         (
             "PyTorch's index cannot be reached: using the package index's cu132 build,"
             " which computes on the CPU here"

@@ -133,28 +133,28 @@ def test_a_fleet_is_one_table_and_the_fewest_targets() -> None:
         "m2-macos-15  2.15.0  cpu  cpu-darwin-arm64  as requested\n"
         "h100-driver-550  2.14.1  cu126  cu126  torch 2.15.0 (cu132): needs driver 580 or newer,"
         " this host has 550.54.15\n"
-        "the fewest targets that serve them all: 2\n"
-        "  cpu-darwin-arm64 (torch 2.15.0, darwin-arm64, Python 3.12) serves m2-macos-15\n"
-        "  cu126 (torch 2.14.1, linux-x86_64, Python 3.12) serves v100-driver-580, rtx-4090-driver-580,"
+        "the fewest targets that support them all: 2\n"
+        "  cpu-darwin-arm64 (torch 2.15.0, darwin-arm64, Python 3.12) supports m2-macos-15\n"
+        "  cu126 (torch 2.14.1, linux-x86_64, Python 3.12) supports v100-driver-580, rtx-4090-driver-580,"
         " h100-driver-550, and holds back rtx-4090-driver-580\n"
-        "h100-driver-550: driver 580 or newer opens torch 2.15"
+        "h100-driver-550: driver 580 or newer allows torch 2.15"
     )
 
 
 def test_a_machine_that_nothing_serves_is_told_what_would() -> None:
     found = gathered("cpu-only-linux", "rtx-5090-driver-570")
-    assert [each.name for each in found.unserved] == ["rtx-5090-driver-570"]
-    assert [each.name for each in found.targets] == ["cpu"]
+    assert [item.name for item in found.unserved] == ["rtx-5090-driver-570"]
+    assert [target.name for target in found.targets] == ["cpu"]
     row = found.to_document()["hosts"][1]
     assert (row["outcome"], row["torch"], row["target"]) == ("blocked", None, None)
     assert row["opens"] == (
-        "take torch 2.13.0 (cu129) with `torchenv create 2.13.0`; driver 580 or newer opens torch 2.15"
+        "take torch 2.13.0 (cu129) with `torchenv create 2.13.0`; driver 580 or newer allows torch 2.15"
     )
 
 
 def test_a_build_for_devices_serves_no_machine_without_them() -> None:
     found = gathered("cpu-only-linux", "mi300x")
-    assert {each.name: each.served_by.name for each in found.members if each.served_by} == {
+    assert {member.name: member.served_by.name for member in found.members if member.served_by} == {
         "cpu-only-linux": "cpu",
         "mi300x": "rocm7-14",
     }
@@ -165,7 +165,9 @@ def test_the_targets_that_a_profile_lacks_are_named_once() -> None:
         PROFILE, targets=(Target(name="v", platform="linux-x86_64", python="3.11", backend="cu126"),)
     )
     found = gathered("v100-driver-580", "m2-macos-15", "m2-macos-14", "rtx-4090-driver-580", "mig-a100")
-    assert [(each.name, each.backend, each.torch) for each in found.list_missing_targets(profile)] == [
+    assert [
+        (target.name, target.backend, target.torch) for target in found.list_missing_targets(profile)
+    ] == [
         ("cpu-darwin-arm64", "cpu", None),
         ("cpu-darwin-arm64-2-14", "cpu", "2.14"),
         ("cu132", "cu132", None),
@@ -181,6 +183,6 @@ def test_a_large_fleet_of_many_kinds_is_answered_too() -> None:
         hosts[f"{minor}-cpu"] = linux(f"3.{minor}.1")
     found = fleet(hosts, wish_of(PROFILE, torch_index=None), CATALOGUE)
     assert not found.unserved
-    assert all(each.served_by for each in found.members)
+    assert all(member.served_by for member in found.members)
     # Whatever driver and Python each has today, one CUDA build and the CPU's serve them.
     assert len(found.targets) == 2

@@ -58,7 +58,7 @@ def test_a_version_without_wheels_is_told_apart_by_why(python: str, code: str) -
 
 def test_a_path_that_is_no_interpreter_is_refused() -> None:
     plan = planned(linux("3.12.7"), python="/opt/nothing/python", fallback=False)
-    assert plan.why[0].endswith("/opt/nothing/python is not a Python that can be run here")
+    assert plan.why[0].endswith("/opt/nothing/python is not a Python that runs here")
 
 
 def test_free_threaded_only_when_asked_for() -> None:
@@ -93,7 +93,7 @@ def test_every_asked_package_needs_a_wheel_for_the_interpreter() -> None:
     plan = resolve(Question(host=host, wish=wish, catalogue=catalogue))
     assert plan.build is not None
     assert plan.build.python.minor == "3.12"
-    assert {each.version: each.why for each in plan.pythons} == {
+    assert {python.version: python.why for python in plan.pythons} == {
         "3.10": "torch 2.15.0 requires Python >=3.11",
         "3.13t": "torch 2.15.0 has no wheel for Python 3.13t",
         "3.15": "torchvision has no wheel for Python 3.15",

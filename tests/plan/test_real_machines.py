@@ -89,7 +89,7 @@ def test_no_fallback_makes_a_block_that_names_what_would_serve(host: str) -> Non
     assert plan.hint is not None
     assert plan.hint.startswith("take it with `torchenv create 2.14`")
     too_old = "driver-too-old" in codes(plan, "2.15.0").values()
-    assert ("driver 580 or newer opens torch 2.15" in plan.hint) is too_old
+    assert ("driver 580 or newer allows torch 2.15" in plan.hint) is too_old
     assert plan.why[-1].startswith("torch 2.14.1 (")
 
 
@@ -97,7 +97,7 @@ def test_no_fallback_makes_a_block_that_names_what_would_serve(host: str) -> Non
 def test_a_machine_that_nothing_serves_is_told_why(host: str) -> None:
     plan = planned(host)
     assert (plan.outcome, plan.build) == (Outcome.BLOCKED, None)
-    assert BLOCKED[host] in {each.code for each in plan.rejected}
+    assert BLOCKED[host] in {item.code for item in plan.rejected}
     assert plan.why
 
 
@@ -134,13 +134,13 @@ def test_an_old_driver_is_told_which_one_opens_the_release() -> None:
     plan = planned("h100-driver-550")
     assert plan.why == (
         "torch 2.15.0 (cu132): needs driver 580 or newer, this host has 550.54.15",
-        "torch 2.14.1 (cu126) is the newest release that supports it; driver 580 or newer opens torch 2.15",
+        "torch 2.14.1 (cu126) is the newest release that supports it; driver 580 or newer allows torch 2.15",
     )
 
 
 def test_a_blackwell_card_with_an_old_driver_is_shown_the_older_release_and_the_driver() -> None:
     assert planned("rtx-5090-driver-570").hint == (
-        "take torch 2.13.0 (cu129) with `torchenv create 2.13.0`; driver 580 or newer opens torch 2.15"
+        "take torch 2.13.0 (cu129) with `torchenv create 2.13.0`; driver 580 or newer allows torch 2.15"
     )
 
 
@@ -155,11 +155,11 @@ def test_the_newest_rocm_is_taken_when_it_is_preferred() -> None:
 
 def test_the_card_that_holds_a_plan_back_is_named_with_the_devices_that_open_the_release() -> None:
     plan = planned("gtx-1080-ti-beside-rtx-4090")
-    assert warned(plan)["held-back"].endswith("opens torch 2.15.0 (cu132)")
+    assert warned(plan)["held-back"].endswith("allows torch 2.15.0 (cu132)")
     chosen = tuple(
-        each.index
-        for each in recorded("gtx-1080-ti-beside-rtx-4090").nvidia.devices
-        if each.compute_capability == Capability(8, 9)
+        device.index
+        for device in recorded("gtx-1080-ti-beside-rtx-4090").nvidia.devices
+        if device.compute_capability == Capability(8, 9)
     )
     assert f"--devices {chosen[0]}" in warned(plan)["held-back"]
     assert choice(planned("gtx-1080-ti-beside-rtx-4090", devices=chosen)) == "2.15.0-cu132-py3.12"
@@ -169,9 +169,9 @@ def test_cards_that_no_single_build_serves_are_told_the_build_of_each() -> None:
     plan = planned("rtx-5090-beside-gtx-1060")
     (why,) = plan.why
     assert why == (
-        "no single build serves these devices together: "
-        "torch 2.15.0 (cu132) serves 0 (NVIDIA GeForce RTX 5090); "
-        "torch 2.14.1 (cu126) serves 1 (NVIDIA GeForce GTX 1060 6GB)"
+        "no single build supports these devices together: "
+        "torch 2.15.0 (cu132) supports 0 (NVIDIA GeForce RTX 5090); "
+        "torch 2.14.1 (cu126) supports 1 (NVIDIA GeForce GTX 1060 6GB)"
     )
     assert plan.hint == "choose with --devices 0 or --devices 1"
 
@@ -182,7 +182,7 @@ def test_cards_of_two_makers_are_settled_by_the_backend() -> None:
     settled = planned("nvidia-beside-amd", backends=("rocm7.14",), by_hand=True)
     assert choice(settled) == "2.15.0-rocm7.14-py3.12"
     assert "NVIDIA GeForce RTX 4090" in warned(settled)["device-unused"]
-    assert {each.vendor: each.served for each in settled.devices} == {"nvidia": False, "amd": True}
+    assert {device.vendor: device.served for device in settled.devices} == {"nvidia": False, "amd": True}
 
 
 def test_building_from_source_is_named_for_cards_that_lost_their_kernels() -> None:

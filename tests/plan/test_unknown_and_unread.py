@@ -80,7 +80,7 @@ def test_an_unknown_card_of_amd_is_not_told_of_a_capability() -> None:
     plan = planned(linux(amd=amd(AmdDevice(index=0, name="AMD Radeon Graphics"))))
     assert plan.outcome is Outcome.BLOCKED
     assert plan.hint is not None
-    assert "vouch for a build with --backend rocm7.14" in plan.hint
+    assert "choose a build with --backend rocm7.14" in plan.hint
     assert "--capability" not in plan.hint
     assert "--capability" not in " ".join(rejection.message for rejection in plan.rejected)
 
@@ -89,7 +89,7 @@ def test_an_unknown_card_of_intel_is_not_told_of_a_capability() -> None:
     plan = planned(linux(intel=Intel(status=Status.FOUND, devices=(IntelDevice(index=0, name="Intel GPU"),))))
     assert plan.outcome is Outcome.BLOCKED
     assert plan.hint is not None
-    assert "vouch for a build with --backend xpu" in plan.hint
+    assert "choose a build with --backend xpu" in plan.hint
     assert "--capability" not in plan.hint
 
 
@@ -126,9 +126,9 @@ def test_a_driver_that_cannot_change_is_told_of_every_way_around(*, container: b
     plan = planned(host)
     assert plan.outcome is Outcome.BLOCKED
     assert plan.hint is not None
-    assert "driver 580 or newer opens torch 2.15; driver 525.60.13 or newer opens torch 2.14" in plan.hint
+    assert "driver 580 or newer allows torch 2.15; driver 525.60.13 or newer allows torch 2.14" in plan.hint
     assert "--accept-cpu" in plan.hint
-    assert ("a container uses the driver of its host" in plan.hint) is container
+    assert ("update the driver on the host of this container" in plan.hint) is container
 
 
 def test_a_refusal_carries_what_is_needed_what_was_found_and_the_device() -> None:
@@ -143,7 +143,7 @@ def test_a_refusal_carries_what_is_needed_what_was_found_and_the_device() -> Non
         if rejection.code == "capability-unsupported"
     )
     assert (card.needed, card.found, card.device) == ("7.5", "6.1", 1)
-    assert plan.to_document()["opens"] == "driver 580 or newer opens torch 2.15"
+    assert plan.to_document()["opens"] == "driver 580 or newer allows torch 2.15"
 
 
 BESIDE = linux(
@@ -177,7 +177,7 @@ def test_a_card_that_cannot_be_read_is_explained_by_what_is_said_of_its_own_make
     said = "AMD hardware was seen and cannot be read: an AMD GPU (1002:74a1) is unknown to the driver"
     assert plan.why == (said,)
     assert plan.hint == (
-        "fix the driver, then run again; or vouch for a build with --backend rocm7.14; or go on without it:"
+        "fix the driver, then run again; or choose a build with --backend rocm7.14; or go on without it:"
         " --accept-cpu"
     )
 

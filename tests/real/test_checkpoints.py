@@ -222,7 +222,9 @@ def test_a_scan_tells_who_reads_what_was_really_saved(trainings: Trainings) -> N
     saved = trainings.directory / "scanned" / "step-1"
     trainings.save("plain", saved)
     done = trainings.torchenv("checkpoints", "scan", "--json", str(saved.parent))
-    (found,) = [each for each in json.loads(done.stdout)["checkpoints"] if each["format"] == "dcp"]
+    (found,) = [
+        checkpoint for checkpoint in json.loads(done.stdout)["checkpoints"] if checkpoint["format"] == "dcp"
+    ]
     assert found["reader"]["torch_min"] == "2.15"
     assert found["environments"] == {"1": "unreadable", "2": "readable"}
 

@@ -48,7 +48,7 @@ MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Path]:
-    targets = (TARGET.format(name=n, platform=each, python=MINOR) for n, each in PLATFORMS.items())
+    targets = (TARGET.format(name=n, platform=platform, python=MINOR) for n, platform in PLATFORMS.items())
     (tmp_path / "torchenv.toml").write_text(PROFILE + "".join(targets), "utf-8")
     yield tmp_path
     # Five gigabytes, and pytest keeps the folders of its last runs.
@@ -60,7 +60,7 @@ def test_torch_2_15_is_locked_for_four_platforms_and_built_here(project: Path) -
     files = {}
     for name in PLATFORMS:
         text = (project / f"pylock.{name}.toml").read_text("utf-8")
-        packages = {str(each.name): each for each in Pylock.from_dict(tomllib.loads(text)).packages}
+        packages = {str(package.name): package for package in Pylock.from_dict(tomllib.loads(text)).packages}
         assert str(packages["torch"].version) == "2.15.0"
         assert str(packages["torchvision"].version) == "0.29.2"
         (wheel,) = packages["torch"].wheels or ()
@@ -70,9 +70,9 @@ def test_torch_2_15_is_locked_for_four_platforms_and_built_here(project: Path) -
     assert files["windows"] == "win_amd64.whl"
     assert files["mac"] == "macosx_14_0_arm64.whl"
 
-    before = {each.name: each.read_bytes() for each in project.glob("*.toml")}
+    before = {path.name: path.read_bytes() for path in project.glob("*.toml")}
     torchenv(project, "lock")
-    assert {each.name: each.read_bytes() for each in project.glob("*.toml")} == before
+    assert {path.name: path.read_bytes() for path in project.glob("*.toml")} == before
     torchenv(project, "lock", "--check")
 
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):

@@ -120,7 +120,7 @@ def test_real_torch_is_proven_on_the_cpu(workspace: Workspace, number: int, torc
 
 def test_without_a_compiler_compiling_is_skipped_and_says_so(workspace: Workspace, no_compiler: str) -> None:
     code, document = workspace.smoke(2, path=no_compiler)
-    (step,) = [each for each in document["steps"] if each["name"] == "torch.compile on cpu"]
+    (step,) = [step for step in document["steps"] if step["name"] == "torch.compile on cpu"]
     assert (code, step["result"], step["message"]) == (
         0,
         "skipped",
@@ -141,7 +141,7 @@ def test_a_companion_of_another_cuda_is_named_with_the_one_that_fits(
     assert message.startswith(
         "RuntimeError: Detected that PyTorch and TorchAudio were compiled with different"
     )
-    assert message.endswith("(torchaudio 2.11.0 is beside torch 2.15.0, whose companion is 2.11.1)")
+    assert message.endswith("(torchaudio 2.11.0 is installed beside torch 2.15.0, whose companion is 2.11.1)")
     assert workspace.environment(number)["state"] == "failed"
 
 
@@ -228,7 +228,7 @@ def test_the_same_training_evaluates_alike_and_a_planted_change_is_caught(
     )
     done = workspace.torchenv("evaluate", "2", "--against", "1", "--profile", str(profile), "--json")
     document = json.loads(done.stdout)
-    assert {each["verdict"] for each in document["metrics"]} <= verdicts, document
+    assert {metric["verdict"] for metric in document["metrics"]} <= verdicts, document
     assert (done.returncode, document["problems"]) == (code, [])
 
 

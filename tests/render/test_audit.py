@@ -86,12 +86,12 @@ def test_sarif_points_each_result_at_its_rule_and_its_place() -> None:
     assert (log["version"], len(log["runs"])) == ("2.1.0", 1)
     run = log["runs"][0]
     rules = run["tool"]["driver"]["rules"]
-    assert [each["id"] for each in rules] == [rule.name for rule in RULES]
+    assert [rule["id"] for rule in rules] == [rule.name for rule in RULES]
     for result in run["results"]:
         assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
     assert run["results"][0]["message"] == {"text": "no device. To do: say it."}
-    assert [each["level"] for each in run["results"]] == ["warning", "error"]
-    places = [each["locations"][0]["physicalLocation"] for each in run["results"]]
+    assert [result["level"] for result in run["results"]] == ["warning", "error"]
+    places = [item["locations"][0]["physicalLocation"] for item in run["results"]]
     assert places == [
         {
             "artifactLocation": {"uri": "src/my%20model.py"},

@@ -30,7 +30,7 @@ DIFF = ContentsDiff(
     only_after=("w",),
     changed=(("v", TensorForm((3,), "float32"), TensorForm((4, 2), "bfloat16")),),
     same=1,
-    schemes=("names of the first hold `module.`: a wrapper was saved along",),
+    schemes=("names of the first contain `module.`: a wrapper was saved with them",),
 )
 CONVERTED = Converted(
     source="/runs/a/step-1",

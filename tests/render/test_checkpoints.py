@@ -37,7 +37,7 @@ def test_a_save_whose_files_changed_a_moment_ago_may_still_be_going_on(tmp_path:
     unfinished = {"code": "no-metadata", "message": "no .metadata: the save did not finish"}
     assert problems(SAVED + timedelta(seconds=40)) == [
         unfinished,
-        {"code": "in-progress", "message": "its files changed 40 s ago: the save may still be going on"},
+        {"code": "in-progress", "message": "its files changed 40 s ago: the save may still be running"},
     ]
     assert problems(SAVED + timedelta(hours=1)) == [unfinished]
 

@@ -110,7 +110,7 @@ def test_the_rollback_target_is_whose_eyes_the_picture_is_seen_with(standing: Re
     previous = standing.manifest.number(1)
     page = render_page(replace(standing, previous=previous), (timeline("runs/a", 5),))
     assert '<option value="1" selected>' in page
-    assert "1 (2.14.1-cu126-py3.12) (rollback leads there)" in page
+    assert "1 (2.14.1-cu126-py3.12) (previous)" in page
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +206,7 @@ def test_axe_finds_nothing(browser: Chrome, standing: ReportData, tmp_path: Path
     (folder,) = axe_core_python.__path__
     browser.execute_script((Path(folder) / "axe.min.js").read_text(encoding="utf-8"))
     found = browser.execute_async_script("axe.run().then(arguments[0])")
-    problems = [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]]
+    problems = [(violation["id"], violation["nodes"][0]["html"]) for violation in found["violations"]]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
     assert problems == []
 

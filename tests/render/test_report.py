@@ -31,8 +31,8 @@ def test_a_terminal_gets_one_page(standing: ReportData) -> None:
         "  2026-11-30 08:00 UTC  1     2   use\n"
         "\n"
         "Checkpoints\n"
-        "  run     newest    newest that 1 reads  newest that 2 reads\n"
-        "  runs/a  step-200  step-100             none\n"
+        "  run     newest    newest for 1  newest for 2\n"
+        "  runs/a  step-200  step-100      none\n"
         "\n"
         "Kept checkpoints\n"
         "  path             readable by\n"
@@ -43,7 +43,7 @@ def test_a_terminal_gets_one_page(standing: ReportData) -> None:
 def test_an_empty_workspace_says_so_in_every_part(standing: ReportData) -> None:
     text = describe_report(replace(standing, manifest=Manifest()))
     assert text.partition("\n\nEnvironments\n")[2] == (
-        "  none yet: `torchenv create` makes one\n\nProofs\n  none yet\n\nSwitches\n  none yet\n\n"
+        "  none yet: make one with `torchenv create`\n\nProofs\n  none yet\n\nSwitches\n  none yet\n\n"
         "Checkpoints\n  none were scanned\n\nKept checkpoints\n  none are kept"
     )
 

@@ -34,8 +34,8 @@ for node in node1 node2; do SLURMD_NODENAME=$node "$@" || exit; done
 
 
 def shell_scripts() -> list[Path]:
-    found = (each for each in SCRIPTS.rglob("*") if each.is_file())
-    return sorted(each for each in found if each.read_bytes().startswith(b"#!/bin/sh"))
+    found = (path for path in SCRIPTS.rglob("*") if path.is_file())
+    return sorted(item for item in found if item.read_bytes().startswith(b"#!/bin/sh"))
 
 
 @pytest.mark.parametrize("script", shell_scripts(), ids=lambda path: path.name)
@@ -66,13 +66,13 @@ def script(project: Project, name: str, *words: str, **variables: str) -> Comple
 def test_every_node_is_probed_and_one_plan_is_made_for_all(cluster: Project) -> None:
     done = script(cluster, "slurm-probe.sh", "hosts")
     assert done.code == 0, done.err
-    assert sorted(each.name for each in (cluster.directory / "hosts").iterdir()) == [
+    assert sorted(path.name for path in (cluster.directory / "hosts").iterdir()) == [
         "node1.json",
         "node2.json",
     ]
     head, *rows = done.out.splitlines()
     assert head.split() == ["host", "torch", "backend", "target", "reason"]
-    assert [each.split()[0] for each in rows[:2]] == ["node1", "node2"]
+    assert [row.split()[0] for row in rows[:2]] == ["node1", "node2"]
 
 
 @builds_here
@@ -201,7 +201,7 @@ def test_ansible_brings_machines_to_their_lock_and_then_changes_nothing(
         assert manifest.current == 1
         said = said_by(Path(manifest.number(1).path), "import torch; print(torch.__version__)")
         assert said == "2.15.0+cpu"
-    assert sorted(each.name for each in (tmp_path / "hosts").iterdir()) == ["one.json", "two.json"]
+    assert sorted(path.name for path in (tmp_path / "hosts").iterdir()) == ["one.json", "two.json"]
 
     assert recap(Programs(environ)(check).out) == {"one": ("0", "0"), "two": ("0", "0")}
     again = Programs(environ)(play)
@@ -216,6 +216,6 @@ def recap(out: str) -> dict[str, tuple[str, str]]:
     found = {}
     for row in filter(str.strip, rows):
         name, _, counts = row.partition(":")
-        numbers = dict(each.split("=") for each in counts.split())
+        numbers = dict(number.split("=") for number in counts.split())
         found[name.strip()] = (numbers["changed"], numbers["failed"])
     return found

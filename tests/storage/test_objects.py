@@ -72,7 +72,7 @@ def test_runs_in_an_object_store_are_found(bucket: str) -> None:
     index = scan([place(f"{bucket}/runs")], None, lambda _: None)
     (run,) = runs_of(index, str)
     assert run.path == f"{bucket}/runs/a"
-    assert [(each.name, each.complete) for each in run.saves] == [
+    assert [(save.name, save.complete) for save in run.saves] == [
         ("step-100", True),
         ("step-200", True),
         ("step-300", False),
@@ -109,7 +109,7 @@ def test_a_copy_is_made_to_and_from_a_store(bucket: str, tmp_path: Path) -> None
     up = copied(str(local), f"{bucket}/up")
     down = copied(put(local, f"{bucket}/runs/step-200"), str(tmp_path / "down"))
     digests = {
-        digest_of(hash_files(place(each.copy), lambda *_: None)) for each in (up, down, copied(str(local)))
+        digest_of(hash_files(place(item.copy), lambda *_: None)) for item in (up, down, copied(str(local)))
     }
     assert len(digests) == 1
 
@@ -135,7 +135,7 @@ def test_a_lifeboat_is_kept_in_a_store_and_proved_there(bucket: str, workspace: 
     assert verify((), workspace.store, lambda *_: None)[1] == (KeptChange(copy, "__0_0.distcp", "changed"),)
     with pytest.raises(ToolFailed) as raised:
         kept()
-    assert str(raised.value) == f"the copy is not what was kept: {copy}/__0_0.distcp: changed"
+    assert str(raised.value) == f"the copy differs from what was kept: {copy}/__0_0.distcp: changed"
 
 
 def test_what_a_stopped_copy_left_in_a_store_is_finished(bucket: str) -> None:

@@ -31,7 +31,7 @@ class Site:
         info = self.packages / f"{name.replace('-', '_')}-{version}.dist-info"
         info.mkdir()
         lines = ["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}"]
-        lines += [f"Requires-Dist: {each}" for each in requires]
+        lines += [f"Requires-Dist: {require}" for require in requires]
         (info / "METADATA").write_text("\n".join(lines) + "\n\nWhat it is for.\n")
         (info / "INSTALLER").write_text(f"{installer}\n")
         if requested:

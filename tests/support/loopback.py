@@ -88,13 +88,15 @@ class Torchenv:
     def sound(self) -> Manifest:
         """Return the manifest, and prove that it and the disk say the same."""
         manifest = self.store.read()
-        built = [each for each in manifest.environments if each.kind is EnvironmentKind.BUILT]
-        recorded = {Path(each.path).name for each in built if each.on_disk}
-        building = {Path(each.path).name for each in manifest.list_unfinished()}
-        found = {each.name for each in self.store.environments.glob("*")}
+        built = [
+            environment for environment in manifest.environments if environment.kind is EnvironmentKind.BUILT
+        ]
+        recorded = {Path(environment.path).name for environment in built if environment.on_disk}
+        building = {Path(item.path).name for item in manifest.list_unfinished()}
+        found = {path.name for path in self.store.environments.glob("*")}
         assert recorded <= found <= recorded | building
-        for each in manifest.environments:
-            assert each.state is not State.REMOVED or not Path(each.path).exists()
+        for entry in manifest.environments:
+            assert entry.state is not State.REMOVED or not Path(entry.path).exists()
         if manifest.active is not None:
             assert Path(manifest.active.path).is_dir()
         return manifest

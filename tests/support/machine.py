@@ -90,8 +90,8 @@ def probed(
 def pci(*devices: str) -> dict[str, str]:
     """Return the files of PCI display devices, each written as `0000:01:00.0 10de:2684`."""
     files: dict[str, str] = {}
-    for each in devices:
-        slot, numbers = each.split()
+    for text in devices:
+        slot, numbers = text.split()
         vendor, device = numbers.split(":")
         place = f"/sys/bus/pci/devices/{slot}"
         files |= {f"{place}/class": "0x030000\n", f"{place}/vendor": f"0x{vendor}\n"}

@@ -39,6 +39,18 @@ def _messages_of(tree: ast.AST) -> tuple[str, ...]:
     return _select(_texts(tree))
 
 
+def hints_of(tree: ast.AST) -> Iterator[str]:
+    """Yield every text that stands where a hint is given."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.keyword(arg="hint") | ast.Assign(targets=[ast.Name(id="hint")]):
+                yield from _alternatives(node.value)
+            case ast.Call(func=ast.Attribute(attr="wrong"), args=[_, _, hint]):
+                yield from _alternatives(hint)
+            case _:
+                pass
+
+
 def raised_by(tree: ast.AST) -> Iterator[str]:
     """Yield the sentence of every error that is raised with one."""
     for node in ast.walk(tree):

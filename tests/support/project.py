@@ -152,7 +152,7 @@ class Project:
     def locks(self) -> dict[str, bytes]:
         """The bytes of every file that `lock` writes."""
         found = (*self.directory.glob("pylock.*.toml"), *self.directory.glob("torchenv.lock.toml"))
-        return {each.name: each.read_bytes() for each in found}
+        return {item.name: item.read_bytes() for item in found}
 
 
 def said_by(environment: Path, code: str) -> str:

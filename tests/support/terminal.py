@@ -94,4 +94,4 @@ class Terminal:
     def built(self) -> list[str]:
         """The names of the environments that are there, finished or not."""
         envs = self.workspace / "envs"
-        return sorted(each.name for each in envs.iterdir()) if envs.is_dir() else []
+        return sorted(path.name for path in envs.iterdir()) if envs.is_dir() else []

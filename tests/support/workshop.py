@@ -53,10 +53,10 @@ def using(host: Host, environment: Path, torch: str) -> Host:
 def hardware(host: Host) -> str:
     """Describe the host's devices as the made-up torch sees them."""
     devices: list[dict[str, Any]] = [
-        {"name": each.name, "capability": each.compute_capability or (0, 0)} for each in host.nvidia.devices
+        {"name": item.name, "capability": item.compute_capability or (0, 0)} for item in host.nvidia.devices
     ]
-    devices += [{"name": each.name, "gfx": each.gfx} for each in host.amd.devices]
-    devices += [{"name": each.name} for each in host.intel.devices if each.xpu]
+    devices += [{"name": device.name, "gfx": device.gfx} for device in host.amd.devices]
+    devices += [{"name": device.name} for device in host.intel.devices if device.xpu]
     return json.dumps(devices)
 
 

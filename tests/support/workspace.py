@@ -42,7 +42,7 @@ class Workspace:
         )
 
     def running(self, directories: Sequence[Path]) -> tuple[Process, ...]:
-        found = (each for directory in directories for each in self.processes.get(str(directory), ()))
+        found = (item for directory in directories for item in self.processes.get(str(directory), ()))
         return tuple(dict.fromkeys(found))
 
     def now(self) -> datetime:

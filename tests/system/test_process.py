@@ -53,7 +53,7 @@ def test_a_failure_is_told_in_the_words_of_the_purpose() -> None:
     with pytest.raises(ToolFailed) as caught:
         done.check("make the environment x")
     assert str(caught.value) == "could not make the environment x: no space left on device"
-    assert caught.value.hint == "to see all of it, run `uv venv x`"
+    assert caught.value.hint == "run `uv venv x` to see all of it"
 
 
 def test_a_program_that_says_nothing_is_named_with_its_code() -> None:
@@ -63,7 +63,7 @@ def test_a_program_that_says_nothing_is_named_with_its_code() -> None:
 def test_a_program_that_is_not_there_is_not_a_failure_of_the_program(tmp_path: Path) -> None:
     done = run(Command((str(tmp_path / "nvidia-smi"),)))
     assert (done.code, done.end) == (127, End.NOT_FOUND)
-    assert done.reason() == f"there is no program {tmp_path}/nvidia-smi"
+    assert done.reason() == f"program `{tmp_path}/nvidia-smi` not found"
 
 
 def test_a_program_that_cannot_be_started_says_why(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_becoming_a_program_gives_it_exactly_this_environment_and_ordinary_pipes
 
 def test_becoming_a_program_that_is_not_there_says_so() -> None:
     said = become("Command(('/no/such/program',)), {}").reason()
-    assert said.endswith("ToolFailed: could not start /no/such/program: No such file or directory")
+    assert said.endswith("ToolFailed: could not start `/no/such/program`: No such file or directory")
 
 
 INHERITED = {

@@ -27,7 +27,7 @@ def process(
     directory.mkdir(parents=True)
     (directory / "exe").symlink_to(exe)
     (directory / "cwd").symlink_to("/home/ada/envs")
-    (directory / "cmdline").write_bytes(b"".join(os.fsencode(each) + b"\0" for each in words))
+    (directory / "cmdline").write_bytes(b"".join(os.fsencode(word) + b"\0" for word in words))
     (directory / "environ").write_bytes(b"HOME=/home/ada\0PATH=" + os.fsencode(path) + b"\0")
     (directory / "maps").write_text(maps)
 

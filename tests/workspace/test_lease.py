@@ -66,11 +66,11 @@ def test_many_machines_that_create_at_once_corrupt_nothing(tmp_path: Path, *, lo
         fork.Process(target=work, args=(tmp_path, f"node{n}"), kwargs={"locks": locks})
         for n in range(PROCESSES)
     ]
-    for each in runs:
-        each.start()
-    for each in runs:
-        each.join()
-    assert [each.exitcode for each in runs] == [0] * PROCESSES
+    for item in runs:
+        item.start()
+    for run in runs:
+        run.join()
+    assert [run.exitcode for run in runs] == [0] * PROCESSES
     manifest = Store(tmp_path).read()
     assert [made.number for made in manifest.environments] == list(range(1, PROCESSES * EACH + 1))
     assert len({made.name for made in manifest.environments}) == PROCESSES * EACH

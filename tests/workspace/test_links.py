@@ -73,7 +73,7 @@ def test_a_link_in_the_place_of_a_folder_is_refused(tmp_path: Path, foreign: Pat
     there.symlink_to(foreign, target_is_directory=True)
     with pytest.raises(WorkspaceError) as caught:
         changing(store)
-    assert caught.value.message == f"`{there}` is a link: torchenv follows none in a workspace"
+    assert caught.value.message == f"`{there}` is a link: torchenv follows no links in a workspace"
     assert caught.value.exit_code == 5
     assert contents(foreign) == before
 

@@ -61,7 +61,10 @@ def test_a_number_is_never_used_twice_even_after_its_environment_was_cleared() -
 
 def test_a_name_that_is_taken_gets_the_number_at_its_end_until_its_owner_is_removed() -> None:
     twice = built(built(Manifest()))
-    assert [each.name for each in twice.environments] == ["2.15.0-cu132-py3.12", "2.15.0-cu132-py3.12-2"]
+    assert [environment.name for environment in twice.environments] == [
+        "2.15.0-cu132-py3.12",
+        "2.15.0-cu132-py3.12-2",
+    ]
     again = built(built(Manifest()).mark_removed(1))
     assert again.find("2.15.0-cu132-py3.12").number == 2
 
@@ -104,7 +107,9 @@ def test_the_first_adopted_environment_is_the_one_in_use_without_a_switch() -> N
 
 def test_adopting_the_same_environment_again_keeps_its_number_and_renews_its_fingerprint() -> None:
     manifest = adopted(adopted(Manifest(), fingerprint="sha256:1"), fingerprint="sha256:2")
-    assert [(each.number, each.fingerprint) for each in manifest.environments] == [(1, "sha256:2")]
+    assert [(environment.number, environment.fingerprint) for environment in manifest.environments] == [
+        (1, "sha256:2")
+    ]
 
 
 @pytest.mark.parametrize("change", [{"torch": "2.15.0+cu132"}, {"identity": "venv-2"}])
@@ -112,7 +117,7 @@ def test_an_adopted_environment_that_was_changed_in_place_makes_way_for_its_succ
     change: dict[str, str],
 ) -> None:
     manifest = adopted(adopted(Manifest()), **change)
-    assert [each.state for each in manifest.environments] == [State.REMOVED, State.READY]
+    assert [environment.state for environment in manifest.environments] == [State.REMOVED, State.READY]
     assert manifest.current == 2
     (switch,) = manifest.switches
     assert (switch.from_, switch.to, switch.why) == (1, 2, "adopt")
@@ -210,7 +215,7 @@ def test_a_removed_environment_is_named_with_the_way_back() -> None:
     with pytest.raises(NothingSuits) as caught:
         manifest.find("1")
     assert str(caught.value) == "environment 1 (2.15.0-cu132-py3.12) was removed"
-    assert caught.value.hint == "`torchenv restore 1` builds it again from its lock"
+    assert caught.value.hint == "rebuild it with `torchenv restore 1`"
     assert manifest.find("1", removed=True).number == 1
 
 
@@ -223,9 +228,9 @@ def test_an_unfinished_environment_cannot_be_used() -> None:
 def test_a_lifeboat_of_the_same_path_is_replaced_and_runs_are_those_of_the_last_scan() -> None:
     manifest = Manifest().keep(Kept(path="runs/a/step-1")).keep(Kept(path="runs/b/step-1"))
     manifest = manifest.keep(Kept(path="runs/a/step-1", digest="sha256:1", readable_by=(1, 2)))
-    assert [each.path for each in manifest.kept] == ["runs/b/step-1", "runs/a/step-1"]
+    assert [item.path for item in manifest.kept] == ["runs/b/step-1", "runs/a/step-1"]
     manifest = manifest.record_runs([Run(path="runs/a")]).record_runs([Run(path="runs/b")])
-    assert [each.path for each in manifest.runs] == ["runs/b"]
+    assert [run.path for run in manifest.runs] == ["runs/b"]
 
 
 def full_manifest() -> Manifest:
@@ -258,7 +263,7 @@ def test_the_file_says_what_it_is_and_reads_like_the_contract() -> None:
     assert (
         manifest.to_toml()
         == """\
-# torchenv's record of this workspace: which environments exist and which one is in use.
+# torchenv's record of this workspace: which environments exist and which one is active.
 # torchenv replaces this file whole on every change; change it with `torchenv use`,
 # `torchenv rollback` and `torchenv remove` rather than by hand.
 
@@ -377,11 +382,11 @@ def test_an_unknown_schema_is_refused() -> None:
             "next-number: 2 has been used, and a number is never used twice",
         ),
         ("current = 2", "current = 9", "current: names environment 9, which is not recorded"),
-        ("number = 2\nname", "number = 1\nname", "environment[1].number: 1 is there twice"),
+        ("number = 2\nname", "number = 1\nname", "environment[1].number: 1 appears twice"),
         (
             'state = "ready"',
             'state = "redy"',
-            "environment[0].state: 'redy' is not one of building, ready, proven, failed, removed",
+            "environment[0].state: `redy` is not one of building, ready, proven, failed, removed",
         ),
         (
             "newest-readable = { 1",
@@ -391,7 +396,7 @@ def test_an_unknown_schema_is_refused() -> None:
         (
             "created = 2026-11-30T08:00:00Z",
             'created = "now"',
-            "environment[0].created: must be a time, not the string 'now'",
+            "environment[0].created: must be a time, not the string `now`",
         ),
     ],
 )

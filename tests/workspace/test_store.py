@@ -120,7 +120,7 @@ def test_what_was_written_is_read_back_with_the_place_of_the_workspace(tmp_path:
     manifest = store.read()
     assert manifest.current == 2
     assert manifest.root == str(tmp_path)
-    assert [each.state for each in manifest.environments] == [State.READY, State.READY]
+    assert [environment.state for environment in manifest.environments] == [State.READY, State.READY]
     assert store.lock_path(2) == tmp_path / "locks" / "pylock.2.toml"
     assert store.lock_path(2).read_text() == "lock-version = '1.0'\n"
 
@@ -149,8 +149,8 @@ def test_a_run_stopped_at_any_step_leaves_the_environment_in_use_before_or_after
             manifest = store.clear_unfinished()
         assert manifest == store.read()
         assert manifest.list_unfinished() == ()
-        here = {str(each) for each in store.environments.iterdir()}
-        assert here == {each.path for each in manifest.environments if each.on_disk}
+        here = {str(path) for path in store.environments.iterdir()}
+        assert here == {environment.path for environment in manifest.environments if environment.on_disk}
         assert not list((root / "trash").glob("*"))
         assert manifest.active is not None
         assert store.current.readlink() == Path(manifest.active.path)
@@ -190,7 +190,7 @@ def test_a_damaged_manifest_is_reported_with_its_last_good_copy(
         store.read()
     assert str(caught.value).startswith(message.format(path=store.manifest_path))
     assert caught.value.hint == (
-        f"its last good copy is {store.last_good_path}: look through that, then copy it to its place"
+        f"look through its last good copy {store.last_good_path}, then copy it to its place"
     )
     assert caught.value.exit_code == 5
 
@@ -282,12 +282,15 @@ def test_many_writers_at_once_end_with_a_sound_manifest_and_every_environment_re
 
     store = Store(tmp_path)
     manifest = store.read()
-    assert [each.number for each in manifest.environments] == list(range(1, 21))
-    assert {str(each) for each in store.environments.iterdir()} == {
-        each.path for each in manifest.environments
+    assert [environment.number for environment in manifest.environments] == list(range(1, 21))
+    assert {str(path) for path in store.environments.iterdir()} == {
+        environment.path for environment in manifest.environments
     }
     # Each switch begins where the one before it ended.
-    assert [each.from_ for each in manifest.switches] == [None, *(each.to for each in manifest.switches[:-1])]
+    assert [switche.from_ for switche in manifest.switches] == [
+        None,
+        *(switch.to for switch in manifest.switches[:-1]),
+    ]
     assert manifest.active is not None
     assert store.current.readlink() == Path(manifest.active.path)
 
@@ -324,7 +327,7 @@ def test_what_is_not_torchenvs_own_is_never_discarded(tmp_path: Path) -> None:
         _, adopted = Manifest().adopt("a", path=venv, python=PYTHON, at=AT)
         with pytest.raises(WorkspaceError) as caught:
             store.discard(adopted)
-    assert str(caught.value) == f"{venv} is not one of torchenv's own environments: it is left alone"
+    assert str(caught.value) == f"{venv} is not one of torchenv's own environments: left alone"
     assert venv.is_dir()
 
 
@@ -349,8 +352,8 @@ def test_what_someone_put_in_the_place_of_an_environment_is_left_alone(tmp_path:
     (place / "thesis.txt").write_text("precious")
     with store.hold("torchenv remove 1"), pytest.raises(WorkspaceError) as caught:
         store.discard(environment)
-    assert str(caught.value) == f"{place} is not what torchenv built there: it is left alone"
-    assert caught.value.hint == "move it to where it belongs; what is not there any more can be removed"
+    assert str(caught.value) == f"{place} is not what torchenv built there: left alone"
+    assert caught.value.hint == "move it to where it belongs, or remove the environment from the manifest"
     assert (place / "thesis.txt").read_text() == "precious"
 
 
@@ -362,7 +365,7 @@ def test_a_directory_of_the_users_own_is_no_workspace(tmp_path: Path) -> None:
         pass
     assert str(caught.value) == f"{tmp_path} is not a workspace: it holds thesis.txt"
     assert caught.value.hint == f"name a directory of its own, such as --root {tmp_path / 'torchenv'}"
-    assert {each.read_text() for each in tmp_path.rglob("*") if each.is_file()} == {"precious"}
+    assert {path.read_text() for path in tmp_path.rglob("*") if path.is_file()} == {"precious"}
 
 
 def test_a_first_run_that_was_stopped_leaves_a_workspace(tmp_path: Path) -> None:
@@ -379,7 +382,7 @@ def test_a_place_whose_name_is_no_text_is_refused_before_it_is_recorded(tmp_path
     store = Store(root)
     with store.hold("torchenv create 2.15"), pytest.raises(InputError) as caught:
         build(store)
-    assert str(caught.value).startswith(f"{root}/manifest.toml cannot record what is no UTF-8 text: ")
+    assert str(caught.value).startswith(f"{root}/manifest.toml cannot record what is not UTF-8 text: ")
     assert store.read() == Manifest()
 
 

@@ -247,16 +247,16 @@ def _from_package_index(build: Build, ask: Question, error: IndexUnreachable) ->
 
 def _make_wrong_root_error(asked: list[str]) -> IndexFailed:
     """Return the error where no index below a root has a page of torch: it is hardly an index of torch."""
-    others = f", nor do {len(asked) - 1} other backends asked below the same root" if len(asked) > 1 else ""
+    others = f", and neither do those of {len(asked) - 1} other backends" if len(asked) > 1 else ""
     return IndexFailed(
-        f"{asked[0]}/torch/ does not exist{others}: this index has no page of torch at all",
-        hint="name the root whose `ROOT/cu132/torch/` lists wheels, or write `{backend}` where it stands:"
-        " TORCHENV_TORCH_INDEX='https://mirror.example/{backend}/+simple'",
+        f"{asked[0]}/torch/ does not exist{others}: this index has no page for torch",
+        hint="set TORCHENV_TORCH_INDEX to the root whose `ROOT/cu132/torch/` lists wheels, or mark where the"
+        " backend stands: TORCHENV_TORCH_INDEX='https://mirror.example/{backend}/+simple'",
     )
 
 
 def _make_slow_remark(build: Build) -> Remark:
-    said = f"{build.index} did not answer in time: what it has is taken from the catalogue"
+    said = f"{build.index} did not answer in time: what it serves is taken from the catalogue"
     return Remark("index-not-asked", said)
 
 

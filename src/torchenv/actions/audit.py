@@ -134,7 +134,7 @@ def _files(path: Path) -> Iterator[tuple[Path, FileKind]]:
         kind = kind_of(path.as_posix())
         if kind is None:
             raise InputError(
-                f"`{path}` is of a kind that no rule reads",
+                f"`{path}` is not a kind of file that the audit reads",
                 hint="name a Python, notebook, project, CI, script, build or library file",
             )
         yield path, kind

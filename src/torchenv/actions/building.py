@@ -62,9 +62,7 @@ def fill(environment: Environment, lock: Lock, lock_path: Path, ports: Ports) ->
 def _refuse_cut_files(directory: Path) -> None:
     """Compare what was installed with what its packages list; raises `ToolFailed` for a file that was cut."""
     for package, finding in find_cut_files(describe(directory)):
-        hint = (
-            f"run `uv cache clean {package}`, which drops it from the cache, and then the same command again"
-        )
+        hint = f"run `uv cache clean {package}`, then the same command again"
         raise ToolFailed(f"`{finding.path}` of {package} {finding.message}", hint=hint)
 
 
@@ -79,7 +77,7 @@ def find_lock_differences(lock: Lock, found: Mapping[str, str]) -> Iterator[str]
     for name, version in lock.versions.items():
         # Metadata of torch's own wheels may leave out the label that the file's name has.
         if Version(found.get(name, "0")).public != Version(version).public:
-            yield f"{name} is {found.get(name, 'missing')}, and the lock holds {version}"
+            yield f"{name} is {found.get(name, 'missing')}, and the lock file has {version}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -37,6 +37,4 @@ def refuse_changed_lock(environment: Environment, store: Store, whole: Path) -> 
     except OSError as error:
         raise make_refusal(path, error) from error
     if environment.lock != f"sha256:{hashlib.sha256(content).hexdigest()}":
-        raise WorkspaceError(
-            f"lock file `{path}` was changed: its digest is not the one that was recorded", hint=hint
-        )
+        raise WorkspaceError(f"lock file `{path}` was changed: its digest is not the recorded one", hint=hint)

@@ -107,8 +107,8 @@ def _refuse_other_torch(lock: Lock, request: LockRequest) -> None:
         if is_other or is_foreign:
             plan = f", and the plan has {package.name}{wanted}" if is_other else ""
             raise NothingSuits(
-                f"a package chooses {package.name} {package.version or ''}{where} itself{plan}",
-                hint=f"find the package that names that address of {package.name}, and leave it out",
+                f"a package asks for {package.name} {package.version or ''}{where} itself{plan}",
+                hint=f"leave out the package that asks for {package.name} from that address",
             )
 
 

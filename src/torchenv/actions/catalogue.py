@@ -148,7 +148,7 @@ def _of_companion(
         return
     what = f"{companion.name} {companion.version}"
     presence = "is on the index" if there else "is not on the index"
-    thought = {True: "lists it", False: "says there is none", None: "did not know"}[said]
+    thought = {True: "lists it", False: "says there is none", None: "does not know"}[said]
     yield CatalogueDifference(
         code="companion-new" if there else "companion-missing",
         torch=release.version,

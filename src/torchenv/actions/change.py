@@ -280,7 +280,7 @@ def _find_gone(order: ChangeOrder, base: _Base) -> set[str]:
     for name in sorted(dropped):
         if name == "torch":
             raise NothingSuits(
-                "`torch` is what the environment is for", hint="choose another with `torchenv create`"
+                "`torch` cannot be dropped from its environment", hint="choose another with `torchenv create`"
             )
         if name not in locked:
             hint = nearest(name, sorted(locked)) or "list what it holds with `torchenv show --json`"
@@ -411,8 +411,8 @@ def _change_in_place(
         with store.hold(purpose):
             if processes := running([directory]):
                 raise WorkspaceError(
-                    f"{', '.join(map(str, processes))} still runs from environment {before}",
-                    hint=f"end that first, or build beside it: `torchenv {order.verb}`",
+                    f"environment {before} is still used by {', '.join(map(str, processes))}",
+                    hint=f"stop it first, or build beside it: `torchenv {order.verb}`",
                 )
             own.enter_context(store.build(number, goal.lock.digest, purpose))
         own.callback(store.delete_pending_lock, number)
@@ -421,15 +421,13 @@ def _change_in_place(
             _apply(order, base, goal.lock, store.write_pending_lock(number, goal.lock.text), ports)
             report = _prove(before, goal, ports, dropped=order.dropped)
         except TorchenvError:
-            ports.say("the change failed: putting back what was there")
+            ports.say("the change failed: restoring the packages from before")
             with suppress(TorchenvError):
                 _apply(order, base, base.lock, base.lock_path, ports)
                 record_files(before, ports)
             raise
         except KeyboardInterrupt:
-            ports.say(
-                f"stopped in the middle of a change of environment {before}: finish it with `{purpose}`"
-            )
+            ports.say(f"the change of environment {before} was interrupted: finish it with `{purpose}`")
             raise
         built = Built(lock=goal.lock, report=report, files=record_files(before, ports))
         with store.hold(purpose):
@@ -463,13 +461,13 @@ def _prove(
     )
     report = look(ports.run, Path(environment.path), companions, environment.activation)
     wrong = [*find_lock_differences(goal.lock, report.data["packages"])]
-    wrong += [f"{name} is still there" for name in dropped if canonical(name) in report.data["packages"]]
+    wrong += [f"{name} is still installed" for name in dropped if canonical(name) in report.data["packages"]]
     if error := report.data.get("torch_error"):
         wrong.append(f"torch does not import: {error}")
     wrong += [f"{name} does not import: {why}" for name, why in report.data["imports"].items() if why]
     if wrong:
         raise ToolFailed(
-            f"environment {environment} is not as locked: {'; '.join(wrong)}",
-            hint="the active environment is as it was; look at it with `torchenv status`",
+            f"environment {environment} does not match its lock file: {'; '.join(wrong)}",
+            hint="look at the active environment with `torchenv status`",
         )
     return report

@@ -91,8 +91,8 @@ def read_recorded(store: Store, *, system: str) -> Scanned:
     with no_garbage_collection():
         index = read_index(store)
     if index is None:
-        hint = "`torchenv checkpoints scan` makes it"
-        raise NothingSuits(f"there is no index of checkpoints in {store.root}", hint=hint)
+        hint = "make one with `torchenv checkpoints scan`"
+        raise NothingSuits(f"no index of checkpoints in {store.root}", hint=hint)
     return judge_index(index, store.read(), store, system)
 
 
@@ -184,7 +184,7 @@ def _recordable(lines: Iterable[Run], say: Say) -> Iterator[Run]:
         try:
             "".join(names).encode()
         except UnicodeEncodeError:
-            say(f"{line.path!a} has names that are no UTF-8 text: the record leaves this run out")
+            say(f"{line.path!a} has names that are not valid UTF-8: this run is not recorded")
         else:
             yield line
 
@@ -202,8 +202,8 @@ def roots_of(named: Sequence[str], known: Sequence[str], cwd: Path) -> tuple[str
     if named:
         return tuple(address_of(text, cwd) for text in named)
     if not known:
-        hint = 'name one, or list them in torchenv.toml: [checkpoints] roots = ["runs"]'
-        raise InputError("there is no root to look for checkpoints in", hint=hint)
+        hint = 'name one: `torchenv checkpoints scan DIR`, or add roots = ["runs"] under [checkpoints]'
+        raise InputError("no directory named to scan for checkpoints", hint=hint)
     return tuple(known)
 
 
@@ -277,12 +277,12 @@ def _judge_again(kept: Iterable[Kept], scanned: Scanned) -> tuple[Kept, ...]:
     found = {part.path: part.found for run in scanned.runs for save in run.saves for part in save.parts}
     judge = scanned.judge
 
-    def anew(each: Kept) -> Kept:
-        if each.path not in found:
-            return each
-        return replace(each, readable_by=readers(found[each.path], judge, each.readable_by))
+    def judge_one(kept: Kept) -> Kept:
+        if kept.path not in found:
+            return kept
+        return replace(kept, readable_by=readers(found[kept.path], judge, kept.readable_by))
 
-    return tuple(map(anew, kept))
+    return tuple(map(judge_one, kept))
 
 
 def readers(found: Found, judge: Judge, before: Iterable[int] = ()) -> tuple[int, ...]:

@@ -33,8 +33,8 @@ def command_in(
     program = shutil.which(named, path=path)
     if program is None:
         raise ToolFailed(
-            f"could not start {words[0]} in environment {environment}: there is no such program",
-            hint="install it with the environment, or mend the command in the profile",
+            f"could not start {words[0]} in environment {environment}: program not found",
+            hint="install it in the environment, or fix the command in the profile",
         )
     # Whoever an environment belongs to, being tried leaves it as it is, byte code and all.
     env = {**change.set, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -62,7 +62,7 @@ def failure(completed: Completed, timeout: float) -> str | None:
 
 def transcript(completed: Completed) -> str:
     """Write down a command with all that it printed."""
-    end = "stopped for its time" if completed.end is End.OUT_OF_TIME else f"code {completed.code}"
+    end = "out of time" if completed.end is End.OUT_OF_TIME else f"code {completed.code}"
     parts = [f"in {completed.command.cwd}", f"$ {' '.join(completed.command.argv)}"]
     parts += [text.rstrip("\n") for text in (completed.out, completed.err) if text.strip()]
     return "\n".join([*parts, f"[{end}]"]) + "\n"

@@ -164,12 +164,12 @@ def refuse_name(name: str | None, manifest: Manifest) -> None:
     check_environment_name(name)
     if re.fullmatch(r"[0-9][0-9.]*", name):
         hint = "choose another one, such as `--name nightly-run`"
-        raise InputError(f"`{name}` reads as a number or a version, not as a name", hint=hint)
+        raise InputError(f"`{name}` is a number or a version, not a name", hint=hint)
     taken = (one for one in manifest.environments if one.name == name and one.state is not State.REMOVED)
     if (other := next(taken, None)) is not None:
         raise InputError(
             f"the name `{name}` belongs to environment {other.number}",
-            hint=f"choose another --name; that one is shown by `torchenv show {other.number}`",
+            hint=f"choose another --name, or look at that one with `torchenv show {other.number}`",
         )
 
 
@@ -226,7 +226,7 @@ def _find_equal(
 def _say_what_is_left_alone(host: Host, fallback: Fallback | None, ports: Ports) -> None:
     if fallback is not None:
         kind = fallback.installation.layout.value
-        ports.say(f"in use: {fallback.environment.path} ({kind}); it is only read and not touched")
+        ports.say(f"active: {fallback.environment.path} ({kind}); it is only read")
     active = host.active
     if active is not None and (fallback is None or active.path != fallback.environment.path):
         where = "found in this project" if active.was_found else "active in this shell"
@@ -355,7 +355,7 @@ def _stands_on_conda(host: Host, python: Path) -> tuple[str, ...]:
     base = next((item for item in host.pythons if item.path == str(python)), None)
     if base is None or not base.conda:
         return ()
-    return (f"it stands on conda's Python {python}: without that environment nothing in this one runs",)
+    return (f"it is built on conda's Python {python} and stops working without that conda environment",)
 
 
 def _proven(order: CreateOrder, directory: Path, lock: Lock, ports: Ports) -> InsideReport:
@@ -373,6 +373,6 @@ def _proven(order: CreateOrder, directory: Path, lock: Lock, ports: Ports) -> In
         because = f" ({cause.message})" if cause else ""
         raise ToolFailed(
             f"the new environment is not as planned: {'; '.join(wrong)}{because}",
-            hint="nothing was switched and what was built is cleared; `torchenv plan` shows the reasons",
+            hint="run `torchenv plan --explain` to see the reasons; nothing was switched",
         )
     return report

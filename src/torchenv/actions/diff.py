@@ -61,7 +61,7 @@ def packages(environment: Environment, store: Store) -> Mapping[str, str]:
         return found | ({"torch": installation.torch} if installation.torch else {})
     path = store.lock_path(environment.number)
     if not os.path.isfile(path):
-        raise NothingSuits(f"environment {environment} was removed, and no lock of it is kept")
+        raise NothingSuits(f"environment {environment} was removed, and it has no lock file")
     versions = Lock.parse(path.read_text(encoding="utf-8", errors="replace"), str(path)).versions
     # The default package index names no label, and the record does.
     torch = environment.torch

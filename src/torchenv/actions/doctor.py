@@ -110,7 +110,7 @@ def _of_import(
     elif error and not known:
         yield EnvironmentFinding("import-fails", path, f"torch does not import: {error}", "torchenv verify")
     elif not report:
-        message = f"its Python gave no answer: {completed.reason()}"
+        message = f"its Python did not answer: {completed.reason()}"
         yield EnvironmentFinding("interpreter-fails", path, message, "torchenv create")
     if torch := report.get("torch"):
         yield from _of_torch(installation, torch)
@@ -141,7 +141,7 @@ def _of_devices(
         return
     usable = (device for device in devices_of(vendor, host) if device.visible and not is_integrated(device))
     if names := ", ".join(device.name for device in usable):
-        message = f"torch sees no device, and {names} is here"
+        message = f"torch sees no device, but this machine has {names}"
         yield EnvironmentFinding("device-unseen", path, message, "torchenv probe")
 
 

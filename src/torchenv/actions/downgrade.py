@@ -122,7 +122,7 @@ def downgrade(
     if not unread and all(part.state == "complete" for part in parts):
         why = f"torch {target.torch} reads it as it is"
         if not all(target.is_read(part.reader) for part in parts):
-            why = f"nothing in its form keeps torch {target.torch} from reading it"
+            why = f"nothing in its format keeps torch {target.torch} from reading it"
         return Copied(source=source, copy=source, made=False, why=why)
     for part in parts:
         _refuse(part, target, is_unread=part in unread)
@@ -137,7 +137,7 @@ def downgrade(
         words = ["torchenv", "checkpoints", "downgrade", source, f"{aim}-2", "--for", target.torch]
         hint = f"name another place for the copy: `{shlex.join(words)}`"
         raise InputError(
-            f"`{make_printable(aim)}` already exists and is no copy of `{make_printable(source)}`"
+            f"`{make_printable(aim)}` already exists and is not a copy of `{make_printable(source)}`"
             f" for torch {target.torch}",
             hint=hint,
         )
@@ -219,8 +219,8 @@ def find_parts(there: Place) -> tuple[Checkpoint, ...]:
     of_runs = [path for path in saves if is_save(path.rpartition(between)[2])]
     found = list(index)
     if not found or (len(of_runs) > 1 and not is_save(there.address.rpartition(between)[2])):
-        hint = "for the saves of a run, say --newest or --all"
-        raise InputError(f"`{make_printable(there.address)}` is no checkpoint", hint=hint)
+        hint = "add --newest or --all for the saves of a run"
+        raise InputError(f"`{make_printable(there.address)}` is not a checkpoint", hint=hint)
     # As the layout of its trainer judges it: what lacks a part is not complete.
     return tuple(
         index.checkpoint(part.path, part.found)

@@ -65,7 +65,7 @@ def irreplaceable(
     """Explain why an environment cannot be built again from its lock; None where it can."""
     path = store.lock_path(environment.number)
     if not os.path.isfile(path):
-        return f"its lock {path} is gone"
+        return f"its lock file {path} is missing"
     lock = Lock.parse(path.read_text(encoding="utf-8", errors="replace"), str(path))
     for item in expiring(lock):
         say(f"note: {item}")
@@ -83,7 +83,7 @@ def expiring(lock: Lock) -> tuple[str, ...]:
 def _expiring(lock: Lock) -> Iterator[str]:
     for name, version in lock.versions.items():
         if Version(version).is_devrelease:
-            yield f"{name} {version} is a development build: its file expires, and its lock with it"
+            yield f"{name} {version} is a development build: its wheel expires, and its lock file with it"
 
 
 def _host(package: LockedPackage) -> str:

@@ -76,7 +76,7 @@ def _find_refusals(save: Save, index: ScanIndex, target: DowngradeTarget) -> lis
         reader = index.readers[part.found.reader]
         if reader.reads(target.torch, target.python, target.system) is False:
             refusals += [note.message for note in target.find_obstacles(reader)] or [
-                "its form is not known there"
+                "its format is unknown to that release"
             ]
     return refusals
 

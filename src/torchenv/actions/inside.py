@@ -70,16 +70,16 @@ def look(
     completed = run(command(environment, imports, around, masks), timeout=TIME_LIMIT)
     path = str(environment)
     if (ended := explain_end(completed, TIME_LIMIT, path)) is not None:
-        raise ToolFailed(f"the check inside {environment} failed: {ended.message}", hint=_run(completed))
-    out = completed.check("look at the new environment from inside")
+        raise ToolFailed(f"the check of {environment} failed: {ended.message}", hint=_run(completed))
+    out = completed.check("check the new environment")
     try:
         return InsideReport(json.loads(out.strip().splitlines()[-1]))
     except (IndexError, json.JSONDecodeError):
-        raise ToolFailed(f"the check inside {environment} gave no answer", hint=_run(completed)) from None
+        raise ToolFailed(f"the check of {environment} did not answer", hint=_run(completed)) from None
 
 
 def _run(completed: Completed) -> str:
-    return f"to see all of it, run `{completed.command}`"
+    return f"run `{completed.command}` to see all of it"
 
 
 def activation(plan: Plan, host: Host) -> Activation | None:
@@ -171,7 +171,7 @@ def _codes(build: Build, plan: Plan, host: Host, report: InsideReport) -> Iterat
             and capability
             and not any(build.backend.needs.rule.runs(code, capability) for code in codes)
         ):
-            yield f"torch holds no code for {device.name} ({capability}), only for {_list_codes(codes)}"
+            yield f"torch has no kernels for {device.name} ({capability}), only for {_list_codes(codes)}"
 
 
 def _computing(build: Build, plan: Plan, report: InsideReport) -> Iterator[str]:
@@ -186,7 +186,7 @@ def _computing(build: Build, plan: Plan, report: InsideReport) -> Iterator[str]:
     expected = not build.unproven and any(device.served for device in plan.devices)
     if expected and not results:
         names = ", ".join(device.name for device in plan.devices if device.served)
-        yield f"torch sees no device, and {names} is there"
+        yield f"torch sees no device, but this machine has {names}"
 
 
 def _among_gpus(plan: Plan, host: Host) -> str:

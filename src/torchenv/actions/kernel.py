@@ -110,7 +110,7 @@ def _read_own(kernel: Kernel) -> dict[str, Any] | None:
     file = kernel.directory / _FILE
     for path in (kernel.directory, file):
         if path.is_symlink():
-            raise _refuse(path, "is a link, and torchenv writes and deletes no kernel through one")
+            raise _refuse(path, "is a link: torchenv neither writes nor deletes a kernel through links")
     if not os.path.lexists(file):
         return None
     try:

@@ -273,7 +273,9 @@ def _copy_apart(
     wrong = list(_changes(target.address, target, hashes, progress))
     if wrong:
         hint = "delete what is there, and keep it again"
-        raise ToolFailed(f"the copy is not what was kept: {'; '.join(map(str, wrong[:_NAMED]))}", hint=hint)
+        raise ToolFailed(
+            f"the copy differs from what was kept: {'; '.join(map(str, wrong[:_NAMED]))}", hint=hint
+        )
     return target.address, carried
 
 
@@ -321,7 +323,7 @@ def _read_hashes(kept: Kept, store: Store) -> dict[str, Hashed]:
         for name in listed
     }
     if digest_of(hashes) != kept.digest:
-        raise WorkspaceError(f"`{path}` is not the list that was made of `{kept.path}`", hint=hint)
+        raise WorkspaceError(f"`{path}` is not the list of files recorded for `{kept.path}`", hint=hint)
     return hashes
 
 

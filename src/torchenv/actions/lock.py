@@ -290,8 +290,8 @@ def _refuse_unknown(order: LockOrder) -> None:
     }
     locked = {package.name for lock in order.before.values() for package in lock.packages}
     for name in sorted(order.upgrade - asked - locked):
-        hint = nearest(name, asked | locked) or "name a package that a lock holds"
-        raise InputError(f"package `{name}` is in no lock", hint=hint)
+        hint = nearest(name, asked | locked) or "name a package of a lock file"
+        raise InputError(f"package `{name}` is in no lock file", hint=hint)
 
 
 def _refuse_replaced(target: str, made: Lock, order: LockOrder) -> None:

@@ -174,7 +174,7 @@ def convert(
 
 
 def _refuse_taken(goal: Path, source: str, form: SaveForm) -> InputError:
-    what = "already exists" if os.path.exists(goal) else "is a link that leads nowhere"
+    what = "already exists" if os.path.exists(goal) else "is a broken link"
     other = goal.with_name(f"{goal.stem}-2{goal.suffix}")
     command = shlex.join(["torchenv", "checkpoints", "convert", source, str(other), "--to", form])
     return InputError(f"`{goal}` {what}", hint=f"name another place: `{command}`")
@@ -208,7 +208,7 @@ def digest_save(
         return SaveDigest(torch=answer["torch"], tensors=tensors, objects=tuple(answer["objects"]))
     except (IndexError, KeyError, ValueError):
         hint = f"run it: {completed.command}"
-        raise ToolFailed(f"environment {environment} gave no digest of `{path}`", hint=hint) from None
+        raise ToolFailed(f"environment {environment} returned no digest of `{path}`", hint=hint) from None
 
 
 def _require_distributed(parts: Sequence[Checkpoint]) -> Iterator[Checkpoint]:
@@ -238,7 +238,7 @@ def find_reader(part: Checkpoint, manifest: Manifest, system: str | None) -> Env
         if part.reader.reads(environment.torch or "", environment.python.version, system):
             return environment
     oldest = part.reader.torch.oldest
-    hint = f"`torchenv create {oldest}` makes one" if oldest else None
+    hint = f"make one with `torchenv create {oldest}`" if oldest else None
     raise NothingSuits(f"no environment here reads {part.path}", hint=hint)
 
 
@@ -246,7 +246,7 @@ def _find_target(target: DowngradeTarget, manifest: Manifest) -> Environment:
     for environment in manifest.environments:
         if environment.on_disk and environment.torch and target.is_of(environment.torch):
             return environment
-    hint = f"`torchenv create {target.torch}` makes one"
+    hint = f"make one with `torchenv create {target.torch}`"
     raise NothingSuits(f"no environment here has torch {target.torch} to prove the copy with", hint=hint)
 
 

@@ -77,10 +77,10 @@ def remove(
             environment = after.find(text)
             _refuse(environment, after, store, running)
             if not force and _leads_back(environment, after, store):
-                hint = "remove it all the same with --force"
+                hint = "remove it anyway with --force"
                 raise NothingSuits(f"environment {environment} is not removed: {_WAY_BACK}", hint=hint)
             if (why := irreplaceable(environment)) is not None:
-                hint = "keep it, or remove it all the same with --force"
+                hint = "keep it, or remove it anyway with --force"
                 raise NothingSuits(f"environment {environment} could not be built again: {why}", hint=hint)
             after = after.mark_removed(environment.number)
             chosen.append(environment)
@@ -145,18 +145,18 @@ def _indispensable(
 ) -> tuple[str, str | None] | None:
     """Explain why an environment must stay even by force, and what would let it go."""
     if environment.kind is EnvironmentKind.ADOPTED:
-        hint = f"take it off the record, its files stay: `torchenv forget {environment.number}`"
+        hint = f"forget it, its files stay: `torchenv forget {environment.number}`"
         return "it was made elsewhere, and torchenv only reads it", hint
     if environment.number == manifest.current:
         return "it is the active environment", name_way_off(manifest, store)
     for kept in manifest.kept:
         if is_last_reader(environment, kept, manifest, store):
             why = f"nothing else can read the kept checkpoint {kept.path}"
-            return why, f"stop keeping it: `torchenv checkpoints keep --release {kept.path}`"
+            return why, f"release it: `torchenv checkpoints keep --release {kept.path}`"
     return None
 
 
-_WAY_BACK = "`torchenv rollback` leads to it"
+_WAY_BACK = "it is the rollback target"
 
 
 def _leads_back(environment: Environment, manifest: Manifest, store: Store) -> bool:
@@ -166,13 +166,13 @@ def _leads_back(environment: Environment, manifest: Manifest, store: Store) -> b
 
 def _describe_replacement(environment: Environment, store: Store) -> str | None:
     if isinstance(store.locate(environment), Replaced):
-        return f"{environment.path} is not what torchenv built there"
+        return f"{environment.path} is not the environment that torchenv built there"
     return None
 
 
 def _in_way(environment: Environment, running: Running) -> str | None:
     processes = running([Path(environment.path)])
-    return f"{', '.join(map(str, processes))} still runs from it" if processes else None
+    return f"it is still used by {', '.join(map(str, processes))}" if processes else None
 
 
 def _choose(

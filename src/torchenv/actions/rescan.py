@@ -151,7 +151,7 @@ class _TimedPlace(LocalPlace):
             for address, folder in super().walk(known):
                 yield address, folder
                 if folder.closed:
-                    self.closed.append(f"{address} cannot be looked into: {folder.closed}")
+                    self.closed.append(f"{address} cannot be opened: {folder.closed}")
                 if self._is_over():
                     self.why = "time"
                     return
@@ -186,14 +186,14 @@ def _describe_unseen(
     for place in places:
         if place.why == "time":
             yield (
-                f"{place.address}: looked at for {LIMIT:g} s and not at all of it; the rest is {age}"
-                " (`torchenv checkpoints scan` takes its time)"
+                f"{place.address}: scanned in part, for {LIMIT:g} s; the rest is {age}"
+                " (`torchenv checkpoints scan` reads all of it)"
             )
         elif place.why:
-            yield f"{place.address} cannot be looked into ({place.why}): it is {age}"
+            yield f"{place.address} cannot be opened ({place.why}): it is {age}"
     for root in index.roots:
         if is_remote(root):
-            yield f"{root}: not asked again; {age}"
+            yield f"{root}: not scanned again; {age}"
 
 
 def _describe_forgotten(

@@ -62,7 +62,7 @@ def restore(
             before = manifest.find(named, removed=True)
             _refuse_usable(before, store)
             if processes := running([Path(before.path)]):
-                said = f"{', '.join(map(str, processes))} still runs from environment {before}"
+                said = f"environment {before} is still used by {', '.join(map(str, processes))}"
                 raise WorkspaceError(said, hint="end that first")
             manifest, new = manifest.begin_again(
                 before.number,
@@ -99,7 +99,9 @@ def restore(
 
 def _refuse_usable(before: Environment, store: Store) -> None:
     if before.on_disk and unusable(before, store) is None:
-        raise InputError(f"environment {before} is on disk", hint=f"use it: `torchenv use {before.number}`")
+        raise InputError(
+            f"environment {before} is already on disk", hint=f"switch to it: `torchenv use {before.number}`"
+        )
 
 
 def _read_lock(before: Environment, ports: Ports) -> Lock:
@@ -119,7 +121,7 @@ def _read_lock(before: Environment, ports: Ports) -> Lock:
         raise make_refusal(path, error) from None
     if before.lock is not None and lock.digest != before.lock:
         raise WorkspaceError(
-            f"lock file `{path}` was changed: its digest is not the one that was recorded",
+            f"lock file `{path}` was changed: its digest is not the recorded one",
             hint="put back the lock file as it was, or make a fresh environment with `torchenv create`",
         )
     return lock

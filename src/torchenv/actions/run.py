@@ -36,7 +36,7 @@ def entry(environment: Environment, store: Store, environ: Mapping[str, str]) ->
     directory = directory_of(environment, store)
     python = describe(directory).interpreter
     if python is None:
-        hint = "it holds packages for another interpreter, and cannot be entered"
+        hint = "name a directory that has a Python: this one only holds packages for another"
         raise WorkspaceError(f"there is no Python in {directory}", hint=hint)
     if not os.path.isfile(python):
         # The shell would go on to the next one on its PATH, which is that of another environment.
@@ -122,16 +122,14 @@ def directory_of(environment: Environment, store: Store) -> Path:
         case InPlace(path=path) | Moved(path=path):
             return path
         case Replaced(path=path):
-            hint = f"if it is what you mean, adopt it with `{shlex.join(['torchenv', 'adopt', str(path)])}`"
-            raise WorkspaceError(
-                f"{path} holds another environment than the recorded {environment}", hint=hint
-            )
+            hint = f"adopt it with `{shlex.join(['torchenv', 'adopt', str(path)])}` if it is the right one"
+            raise WorkspaceError(f"{path} is another environment than the recorded {environment}", hint=hint)
         case Gone(path=path):
             raise WorkspaceError(f"{path} is no longer on disk", hint=_again(environment))
 
 
 def _again(environment: Environment) -> str | None:
-    again = f"`torchenv restore {environment.number}` builds it again from its lock"
+    again = f"rebuild it with `torchenv restore {environment.number}`"
     return again if environment.lock else None
 
 

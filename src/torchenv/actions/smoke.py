@@ -188,7 +188,7 @@ def _hash_binaries(installation: Installation) -> Iterator[Step]:
     seconds = round(time.perf_counter() - began, 3)
     name = "libraries are as installed"
     if not count:
-        message = "no installer left digests of them, so nothing was hashed"
+        message = "no installer recorded their digests, so nothing was checked"
         yield Step(name, Result.SKIPPED, seconds, message)
     elif wrong:
         yield Step(name, Result.FAILED, seconds, "; ".join(map(str, wrong[:5])))
@@ -243,7 +243,7 @@ def parse_output(completed: Completed, timeout: float) -> SmokeOutput:
             _take(json.loads(line.removeprefix(_MARK)), seen)
     if seen.began is None and not seen.steps:
         completed.check("run the smoke checks inside the environment")
-        raise ToolFailed("the smoke checks gave no answer", hint=f"run them: {completed.command}")
+        raise ToolFailed("the smoke checks did not answer", hint=f"run them: {completed.command}")
     if seen.began is not None or completed.code != 0:
         within = seen.began or "between two checks"
         seen.steps.append(Step(within, Result.FAILED, message=_describe_end(completed, timeout)))
@@ -267,7 +267,7 @@ def _take(fact: Mapping[str, Any], seen: SmokeOutput) -> None:
 
 def _describe_end(completed: Completed, timeout: float) -> str:
     if completed.end is End.OUT_OF_TIME:
-        return f"it was still running after {timeout:g} s, and was stopped"
+        return f"it was stopped after {timeout:g} s"
     said = completed.reason() if completed.code >= 0 else explain_signal(completed.code).why
     return f"the process {completed.ending()}: {said}"
 
@@ -336,7 +336,7 @@ def _on_devices(
         yield Step(name, Result.PASSED, message=", ".join(seen.devices))
         return
     planned = ", ".join(expected.names) or "a device"
-    said = f"{planned} was planned for, and torch sees no device here: it computed on the CPU alone"
+    said = f"{planned} was planned for, but torch sees no device here: only the CPU was tested"
     # The checks ran without the masks that hide all of them.
     cause = next(find_device_causes(installation, trial.host, trial.catalogue, {}), None)
     said = f"{said} ({cause.message})" if cause else said
@@ -384,7 +384,7 @@ def _record_outcome(
     with store.hold(f"torchenv smoke {number}"):
         manifest = store.read()
         if not manifest.number(number).on_disk:
-            raise WorkspaceError(f"environment {trial.environment} was removed while it was tried")
+            raise WorkspaceError(f"environment {trial.environment} was removed while it was tested")
         manifest = manifest.record_check(number, proof)
         path = store.write_log(number, f"smoke-{proof.at:%Y%m%dT%H%M%SZ}.txt", log)
         store.write(manifest)

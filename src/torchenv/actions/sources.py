@@ -142,8 +142,10 @@ def bring(
     """
     without = [package.name for package in lock.packages if not package.files]
     if without:
-        hint = "only released packages can be brought"
-        raise InputError(f"{', '.join(without)} comes from a repository and has no file", hint=hint)
+        hint = "lock a released version of it"
+        raise InputError(
+            f"{', '.join(without)} comes from a repository and has no file to download", hint=hint
+        )
     chosen = ((package, package.choose_file(python, platform)) for package in lock.packages)
     files = [file for package, fitting in chosen for file in ([fitting] if fitting else package.files)]
     try:
@@ -151,7 +153,7 @@ def bring(
         found = _digests(directory, files)
         wanted = [file for file, digest in zip(files, found, strict=True) if digest != file.sha256]
         size = sum(item.size or 0 for item in wanted)
-        say(f"bringing {len(wanted)} of {len(files)} files, {size >> 20} MiB")
+        say(f"downloading {len(wanted)} of {len(files)} files, {size >> 20} MiB")
         ask_together(lambda file: _bring(file, directory, download), wanted, at_once=TOGETHER)
     except KeyboardInterrupt:
         for file in files:
@@ -188,7 +190,7 @@ def _bring(file: LockedFile, directory: Path, download: Download) -> None:
         if got != file.sha256:
             raise IndexFailed(
                 f"{file.name} is not the file that was locked: expected sha256 {file.sha256}, got {got}",
-                hint="it was damaged on its way or replaced on the index: find out which before you trust it",
+                hint="find out whether it was damaged on its way or replaced on the index",
             )
         beside.replace(directory / file.name)
     finally:
@@ -229,11 +231,13 @@ def _wrong(package: LockedPackage, page: ProjectPage | None) -> Iterator[str]:
 def _same_file(file: LockedFile, package: LockedPackage, page: ProjectPage | None, index: str | None) -> str:
     listed = page.file(file.name) if page else None
     if listed is None:
-        raise IndexFailed(f"{index} does not have {file.name} of {package.name}", hint="bring it there first")
+        raise IndexFailed(
+            f"{index} does not have {file.name} of {package.name}", hint="upload it there first"
+        )
     if listed.sha256 not in (None, file.sha256):
         raise IndexFailed(
             f"{index} has another {file.name}: expected sha256 {file.sha256}, got {listed.sha256}",
-            hint="a mirror may not change what it mirrors: find out why it did",
+            hint="find out why the mirror changed it",
         )
     return listed.url
 

@@ -179,7 +179,7 @@ def _find_changes_since_lock(directory: Path, lock: Lock) -> Iterator[Problem]:
         if name != "torch" and (now is None or Version(now).public != Version(version).public):
             yield Problem("drift", str(directory), f"drift: {name} {version} -> {now or 'removed'}")
     if added := sorted(found.keys() - lock.versions.keys()):
-        said = f"installed by hand, and in no lock: {', '.join(added)}"
+        said = f"installed by hand, and in no lock file: {', '.join(added)}"
         yield Problem("by-hand", str(directory), said)
     yield from (Problem("expires", str(directory), item) for item in expiring(lock))
 
@@ -194,5 +194,5 @@ def _active_elsewhere(current: Environment, environ: Mapping[str, str]) -> Itera
 
 def _find_unfinished(manifest: Manifest) -> Iterator[Problem]:
     for item in manifest.list_unfinished():
-        said = f"environment {item} is being built, or its run was stopped and the next one clears it"
+        said = f"environment {item} is being built, or is left of a run that was interrupted"
         yield Problem("unfinished", item.path, said)

@@ -120,7 +120,7 @@ def _describe_failed_proofs(target: Environment) -> Iterator[str]:
     failed = [proof for proof in target.proofs if not proof.passed]
     if target.state is State.FAILED and failed:
         when = f"{failed[-1].at:%Y-%m-%d %H:%M}"
-        yield f"environment {target} failed its smoke commands at {when}; no other used before is left"
+        yield f"environment {target} failed its smoke commands at {when}; there is no other previous one"
 
 
 def unusable(environment: Environment, store: Store) -> str | None:
@@ -188,12 +188,12 @@ def _switch_to(
     advice: bool = True,
 ) -> Switched:
     if (reason := unusable(target, store)) is not None:
-        again = f"`torchenv restore {target.number}` builds it again from its lock" if target.lock else None
+        again = f"rebuild it with `torchenv restore {target.number}`" if target.lock else None
         raise WorkspaceError(f"environment {target} cannot be used: {reason}", hint=again)
     _warn(manifest.runs, target, outside, advice=advice)
     before = manifest.active
     changed = drift(target, Path(target.path))
-    said = (*said, *([changed] if changed else ["its Python and its torch are verified"]))
+    said = (*said, *([changed] if changed else ["Python and torch verified"]))
     after = manifest.use(target.number, why=why, at=outside.now(), said=said)
     if after is not manifest:
         store.write(after)
@@ -211,12 +211,12 @@ def _warn(runs: tuple[Run, ...], target: Environment, outside: Outside, *, advic
     for line in (line for lines in concerned[:_WARNED] for line in lines):
         outside.say(line)
     if len(concerned) > _WARNED:
-        outside.say(f"and so with {len(concerned) - _WARNED} more runs")
+        outside.say(f"and the same for {len(concerned) - _WARNED} more runs")
 
 
 def _refuse_unproven(target: Environment, proof: Smoke | None) -> None:
     number = target.number
-    again = f"run `torchenv smoke {number}`, or take it as it is: `torchenv use {number} --force`"
+    again = f"run `torchenv smoke {number}`, or use it anyway: `torchenv use {number} --force`"
     if target.state is State.FAILED:
         raise NothingSuits(f"environment {target} failed its smoke commands", hint=again)
     if proof is None or not proof.required:
@@ -243,18 +243,18 @@ def _nothing_before(
     others = [environment for environment in manifest.environments if environment.number != manifest.current]
     # A person may know better: the profile may have asked for what the old one never had.
     hints = [
-        f"`torchenv rollback {item.number}` leads to {item}, whose smoke commands failed"
+        f"switch to {item}, whose smoke commands failed, with `torchenv rollback {item.number}`"
         for item in others
         if item.state is State.FAILED
     ]
     unused = [item for item in others if item.live and unusable(item, store) is None]
-    hints += [f"`torchenv rollback {item.number}` leads to {item}" for item in unused[-1:]]
+    hints += [f"switch to {item} with `torchenv rollback {item.number}`" for item in unused[-1:]]
     if line is not None:
-        hints.append(f"`torchenv create {line}` makes one")
+        hints.append(f"make one with `torchenv create {line}`")
     removed = [environment for environment in manifest.environments if environment.state is State.REMOVED]
     locked = [item for item in (*passed_over, *reversed(removed)) if item.lock]
     hints += [
-        f"`torchenv restore {environment.number}` builds {environment} again" for environment in locked[:1]
+        f"rebuild {environment} with `torchenv restore {environment.number}`" for environment in locked[:1]
     ]
     said = "; ".join(["no previous environment to roll back to", *passed_over.values()])
     return NothingSuits(said, hint="; ".join(hints) or "see what there is with `torchenv list --all`")

@@ -91,7 +91,7 @@ _UNKNOWN = frozenset({"capability-unknown", "driver-unknown"})
 def _hint_for(found: tuple[Fit, ...]) -> str:
     for fit in found:
         if any(rejection.code in _UNKNOWN for rejection in fit.plan.rejected):
-            return f"if you know that it suits, name it: `torchenv sync {fit.target.name}`"
+            return f"run `torchenv sync {fit.target.name}` if you know that it suits"
     said = next((hint for fit in found if (hint := _for_sync(fit.plan.hint))), None)
     return said or (
         "add a target for this host: `torchenv probe -o here.json`, then `torchenv lock --host here.json`"

@@ -20,12 +20,12 @@ def verify_environment(
     """Read all of an environment and name what is not as it was; raises `WorkspaceError` where it is gone."""
     kept = store.fingerprint_path(environment.number)
     before = None
-    message = "is gone, though the record has its digest"
+    message = "is missing, though the workspace has its digest"
     if os.path.isfile(kept):
         try:
             before = Fingerprint.parse(kept.read_text(encoding="utf-8", errors="surrogateescape"))
         except (OSError, ValueError):
-            message = "is damaged, so files cannot be compared with it"
+            message = "is damaged: files cannot be compared with it"
     installation = describe(directory_of(environment, store))
     found = verify(installation, base=environment.python, before=before, progress=progress)
     if before is None and environment.fingerprint is not None:

@@ -79,7 +79,7 @@ def write_for(target: str, environment: Environment, *, force: bool = False) -> 
             return WriteFor(says=f"torch {torch} writes no strides: nothing is changed for torch {target}")
         return WriteFor(says=f"torch {target} reads what {torch} writes: nothing is changed")
     if torch.public not in TESTED and not force:
-        hint = "use it all the same with --force, and look at the first checkpoint before you rely on it"
+        hint = "use it anyway with --force, and check the first checkpoint before you rely on it"
         raise NothingSuits(f"writing for torch {target} was not tested with torch {torch.public}", hint=hint)
     return WriteFor(
         variables=variables,
@@ -115,7 +115,7 @@ def refuse_lost_hook(words: Sequence[str], *, has_startup: bool) -> None:
     """
     why = next(_find_losses(words, has_startup=has_startup), None)
     if why is not None:
-        hint = "run it without that"
+        hint = "run the command without that"
         if not has_startup:
             hint += ", or in an environment that torchenv built (`torchenv create`)"
         raise NothingSuits(f"--write-for would be lost: {why}", hint=hint)
@@ -126,15 +126,15 @@ def _find_losses(words: Sequence[str], *, has_startup: bool) -> Iterator[str]:
         name = PurePath(word).name
         rest = list(words[at + 1 :])
         if word.startswith("PYTHONPATH=") and not has_startup and "$" not in word:
-            yield f"`{word}` replaces the path to it"
+            yield f"`{word}` replaces the path that it needs"
         elif name == "env":
             if rest[:1] and rest[0] in ("-", "-i", "--ignore-environment"):
-                yield f"`env {rest[0]}` clears the variables that lead to it"
+                yield f"`env {rest[0]}` clears the variables that it needs"
         elif _PYTHON.fullmatch(name):
             flags = "".join(_take_flags(rest))
             for flag in "S" if has_startup else "SIE":
                 if flag in flags:
-                    yield f"`{name} -{flag}` does not run it"
+                    yield f"`{name} -{flag}` ignores it"
         elif word.strip() != word or " " in word:
             # What a shell runs: sh -c 'PYTHONPATH=src python train.py'
             try:

@@ -205,7 +205,7 @@ class _Reader:
         if not found or line < min(map(_line, self._changes)):
             known = [str(release.version) for release in self._catalogue.releases if self._is_known(release)]
             raise InputError(
-                f"{self._source}: nothing is known of what torch {wanted} breaks",
+                f"{self._source}: what torch {wanted} breaks is not described",
                 hint=f"audit for {' or '.join(known)}",
             )
         return found[0]

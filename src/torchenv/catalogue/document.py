@@ -137,7 +137,7 @@ def _tag(table: Table) -> str:
     tag = table.get("tag", str)
     # It becomes part of an address and of a directory's name.
     if not re.fullmatch(r"[a-z][a-z0-9.]*", tag):
-        raise table.wrong("tag", f"{tag!r} cannot name a backend")
+        raise table.wrong("tag", f"`{tag}` cannot name a backend")
     return tag
 
 
@@ -147,7 +147,7 @@ def _needs(table: Table, parts: _Parts) -> Needs:
             version = _version(table, "cuda")
             floor = table.get("driver-floor", str)
             if floor not in parts.floors:
-                raise table.wrong("driver-floor", f"{floor!r} is not described", nearest(floor, parts.floors))
+                raise table.wrong("driver-floor", f"`{floor}` is not described", nearest(floor, parts.floors))
             rule = next((rule for rule in parts.rules if rule.below is None or version < rule.below), None)
             if rule is None:
                 raise table.wrong("cuda", f"no kernel rule covers CUDA {version}")
@@ -188,7 +188,7 @@ def _range(table: Table, key: str) -> SpecifierSet:
     try:
         return SpecifierSet(text, prereleases=True)
     except ValueError:
-        raise table.wrong(key, f"{text!r} is not a range of versions") from None
+        raise table.wrong(key, f"`{text}` is not a range of versions") from None
 
 
 def _triton(table: Table) -> str:
@@ -253,7 +253,7 @@ def _by_platform(table: Table) -> Mapping[str, tuple[Capability, ...]]:
 def _capability(table: Table, text: str) -> Capability:
     capability = Capability.parse(text)
     if capability is None:
-        raise InputError(f"{table.source}: {text!r} is not a compute capability such as 8.9")
+        raise InputError(f"{table.source}: `{text}` is not a compute capability such as 8.9")
     return capability
 
 
@@ -261,7 +261,7 @@ def _version(table: Table, key: str) -> WrittenVersion:
     text = table.get(key, str)
     version = WrittenVersion.read(text)
     if version is None:
-        raise table.wrong(key, f"{text!r} is not a version")
+        raise table.wrong(key, f"`{text}` is not a version")
     return version
 
 

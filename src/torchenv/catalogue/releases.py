@@ -225,7 +225,7 @@ class Catalogue:
         except ValueError:
             # No specifier, or numbers that are too long for one.
             hint = "write a version (2.15.0), a line (2.15), a range (>=2.14,<2.16) or `latest`"
-            raise InputError(f"{text!r} is not a torch version", hint=hint) from None
+            raise InputError(f"`{text}` is not a torch version", hint=hint) from None
 
 
 def _longest(name: str, known: Mapping[str, Named]) -> Named | None:

@@ -50,7 +50,7 @@ def read_contents(tree: Tree) -> Contents:
             return _read_saved(saved.read_state(tree, name, size))
     except Damaged as damaged:
         raise NothingSuits(f"{tree.path} cannot be read: {damaged.message}") from None
-    raise InputError(f"`{tree.path}` is no checkpoint", hint="name the directory or the file of one")
+    raise InputError(f"`{tree.path}` is not a checkpoint", hint="name the directory or the file of one")
 
 
 def _read_distributed(tree: Tree, sizes: Mapping[str, int]) -> Contents:
@@ -185,7 +185,7 @@ def _find_schemes(gone: set[str], come: set[str]) -> Iterator[str]:
         for sides, where in (((gone, come), "first"), ((come, gone), "second")):
             plain = {name.replace(wrapper, "") for name in sides[0] if wrapper in name}
             if len(plain & sides[1]) >= enough:
-                yield f"names of the {where} hold `{wrapper}`: a wrapper was saved along"
+                yield f"names of the {where} contain `{wrapper}`: a wrapper was saved with them"
     for prefix in _PREFIXES:
         if prefix in _WRAPPERS:
             continue

@@ -115,15 +115,15 @@ def describe_run(run: Run, environment: Environment, *, advice: bool = True) -> 
         needs = f" (it needs torch {run.needs})" if run.needs else ""
         found = "no checkpoint in this run is readable"
         if readable:
-            found = f"{make_printable(readable)} is the newest that can"
+            found = f"{make_printable(readable)} is the newest readable save"
         steps = f", {count(back, 'step')} behind" if back else ""
         saved = make_printable(newest)
         yield f"{path}: {saved} cannot be read by environment {environment}{needs}; {found}{steps}"
         if advice and number in run.downgrades_for and environment.torch:
             line = ".".join(environment.torch.split(".")[:2])
-            yield f"  `torchenv checkpoints downgrade {path}/{saved} --for {line}` makes a copy that can"
+            yield f"  copy it with `torchenv checkpoints downgrade {path}/{saved} --for {line}`"
     if run.broken:
-        yield f"{path}: newer and not complete: {', '.join(map(make_printable, run.broken))}"
+        yield f"{path}: newer but incomplete: {', '.join(map(make_printable, run.broken))}"
 
 
 def describe_unjudged(environment: Environment) -> str:

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 # Each command with the module that holds it, which is imported only when it runs, and its line of help.
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("building", "Write torchenv.toml for this project"),
-    "probe": ("building", "Show what this machine has, and how that is known"),
+    "probe": ("building", "Show the hardware and software of this machine, with the sources"),
     "plan": ("building", "Show which PyTorch suits this machine, and why"),
     "create": ("building", "Build a new environment beside the others"),
     "add": ("environments", "Add packages to the active environment (torch stays)"),
     "drop": ("environments", "Drop packages from the active environment (torch stays)"),
     "adopt": ("environments", "Record an environment made elsewhere (it is only read)"),
-    "forget": ("environments", "Take an adopted environment off the record (its files stay)"),
+    "forget": ("environments", "Forget an adopted environment (its files stay)"),
     "status": ("environments", "Show the active environment and anything wrong with it"),
     "list": ("environments", "List the environments of this workspace"),
     "show": ("environments", "Show one environment with its plan, lock file and proofs"),
@@ -40,7 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "hook": ("shells", "Print a shell function that makes `torchenv activate` act on the shell"),
     "completion": ("shells", "Print the completion script of a shell"),
     "kernel": ("shells", "Install or remove an environment as a Jupyter kernel"),
-    "doctor": ("proofs", "Find why an environment does not work, and what cures it"),
+    "doctor": ("proofs", "Find why an environment does not work, and how to fix it"),
     "verify": ("proofs", "Check that an environment is as it was built"),
     "smoke": ("proofs", "Check that torch computes, trains and saves in an environment"),
     "evaluate": ("proofs", "Measure a model in two environments and compare the metrics"),
@@ -56,10 +56,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "restore": ("environments", "Rebuild a removed environment from its lock file"),
     "upgrade": ("upgrade", "Upgrade step by step: check, build, prove, protect, switch"),
     "commit": ("upgrade", "End the trial of an upgrade"),
-    "audit": ("reports", "Find what in your code the new release breaks"),
+    "audit": ("reports", "Find code that the new release breaks"),
     "trust": ("environments", "Accept a workspace that another user or a repository made"),
     "report": ("reports", "Write one page on the state of this workspace"),
-    "catalogue": ("catalogue", "Show, check or update what is known of PyTorch's releases"),
+    "catalogue": ("catalogue", "Show, check or update the catalogue of PyTorch's releases"),
 }
 
 # What an interrupt leaves of a command: what was kept and what was cleared.
@@ -71,8 +71,8 @@ _KEPT = {
     "add": _BUILDING,
     "drop": _BUILDING,
     "upgrade": "kept the steps that are done",
-    "fetch": "kept the files that arrived whole",
-    "bundle": "kept what was downloaded; no file was written",
+    "fetch": "kept the completed downloads",
+    "bundle": "kept the completed downloads; no file was written",
     "pack": "cleared the unfinished file",
     "lock": "kept the lock files as they were",
     "smoke": "kept the environment and its earlier proofs as they were",

@@ -182,13 +182,13 @@ def declare_plan(parser: Parser) -> None:
     add_choice(parser, hosts=True)
     # What was asked for by name once happens by itself now.
     parser.add_argument("--online", action="store_true", help=SUPPRESS)
-    parser.add_argument("--explain", action="store_true", help="Show what was not chosen, and why")
+    parser.add_argument("--explain", action="store_true", help="Show the rejected candidates, and why")
     parser.add_argument(
         "--audit",
         metavar="PATH",
         action="append",
         default=[],
-        help="Weigh in the advice what an audit of PATH finds",
+        help="Include the findings of an audit of PATH in the advice",
     )
     add_json(parser, "Print the torchenv.plan/1 document")
 
@@ -305,8 +305,8 @@ def declare_create(parser: Parser) -> None:
     parser.add_argument(
         "--again", action="store_true", help="Make another one even if an environment has it already"
     )
-    parser.add_argument("--dry-run", action="store_true", help="Stop after the decision")
-    parser.add_argument("--explain", action="store_true", help="Show what was not chosen, and why")
+    parser.add_argument("--dry-run", action="store_true", help="Show the plan and stop")
+    parser.add_argument("--explain", action="store_true", help="Show the rejected candidates, and why")
     add_json(parser, "Print what `torchenv show --json` prints of the new environment")
 
 

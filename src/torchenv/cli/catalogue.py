@@ -27,10 +27,10 @@ def declare_catalogue(parser: Parser) -> None:
         "what",
         metavar="{show,check,update}",
         choices=("show", "check", "update"),
-        help="Print it, compare it with the indexes, or write what they correct into a catalogue of your own",
+        help="Print the catalogue, compare it with the indexes, or correct a catalogue of your own",
     )
-    parser.add_argument("version", nargs="?", help="Only these releases: a version, a line or a range")
-    add_profile(parser, "Profile whose `[index] torch` is asked")
+    parser.add_argument("version", nargs="?", help="Show only these releases: a version, a line or a range")
+    add_profile(parser, "Profile whose `[index] torch` is used")
     add_catalogue(parser)
     add_json(parser)
 
@@ -75,7 +75,7 @@ def _update(session: Session) -> int:
         session.output.say(f"wrote {session.own_catalogue_path}")
     for difference in news.open:
         session.output.note(
-            f"{difference}: what it needs of a machine is on no index; a newer torchenv may know"
+            f"{difference}: no index says what it needs of a machine; a newer torchenv may know"
         )
     session.output.print("\n".join(map(str, news.settled)) or "nothing to correct")
     return 0

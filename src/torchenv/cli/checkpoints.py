@@ -120,14 +120,14 @@ def declare_checkpoints(parser: Parser) -> None:
     )
     add_profile(scan, "Profile whose `[checkpoints] roots` are scanned")
 
-    show = actions.add_parser("show", help="Show all that is known of checkpoints (records nothing)")
+    show = actions.add_parser("show", help="Show the details of checkpoints (records nothing)")
     show.add_argument(
         "paths", nargs="*", metavar="PATH", help="Checkpoints to look at (default: the last scan)"
     )
     show.add_argument("--tensors", action="store_true", help="List every tensor with its shape and dtype")
     add_catalogue(show)
 
-    keep = actions.add_parser("keep", help="Record the hashes of a checkpoint and guard it (a lifeboat)")
+    keep = actions.add_parser("keep", help="Record the hashes of a checkpoint and protect it (a lifeboat)")
     keep.add_argument("paths", nargs="+", metavar="PATH", help="Checkpoint")
     keep.add_argument(
         "--copy", action="store_true", help="Keep a copy in the workspace, cloned where possible"
@@ -135,8 +135,10 @@ def declare_checkpoints(parser: Parser) -> None:
     keep.add_argument(
         "--copy-to", metavar="DIR", help="Keep a copy below a directory or s3://…, checked by its hashes"
     )
-    keep.add_argument("--link", action="store_true", help="Keep hard links: the same files, changed with it")
-    keep.add_argument("--release", action="store_true", help="Stop guarding it; its files are unchanged")
+    keep.add_argument(
+        "--link", action="store_true", help="Keep hard links: the same files, so a change is in both"
+    )
+    keep.add_argument("--release", action="store_true", help="Stop protecting it; its files stay")
 
     verify = actions.add_parser("verify", help="Check that kept checkpoints are unchanged")
     verify.add_argument(
@@ -149,7 +151,11 @@ def declare_checkpoints(parser: Parser) -> None:
     )
     down.add_argument("to", nargs="?", metavar="DST", help="Copy to make (default: RUN-for-VERSION/SAVE)")
     down.add_argument(
-        "--for", dest="target", required=True, metavar="VERSION", help="Torch that is to read it: 2.14"
+        "--for",
+        dest="target",
+        required=True,
+        metavar="VERSION",
+        help="Version of torch that must read it, such as 2.14",
     )
     down.add_argument("--as", dest="name", metavar="NAME", help="Name the copy so that a framework finds it")
     down.add_argument("--prove", action="store_true", help="Load both, and compare every tensor bit for bit")
@@ -164,7 +170,11 @@ def declare_checkpoints(parser: Parser) -> None:
         "paths", nargs="*", metavar="ROOT", help="Directories or addresses (default: those known)"
     )
     gate.add_argument(
-        "--readable-by", dest="target", required=True, metavar="VERSION", help="Older torch: 2.14"
+        "--readable-by",
+        dest="target",
+        required=True,
+        metavar="VERSION",
+        help="Older version of torch, such as 2.14",
     )
     add_profile(gate, "Profile with `lifeboat-max-age`")
 
@@ -182,7 +192,7 @@ def declare_checkpoints(parser: Parser) -> None:
     )
     change.add_argument("-e", "--environment", metavar="ENV", help="Environment whose torch reads it")
 
-    mend = actions.add_parser("repair", help="Copy a save with what newer releases of torch ask for")
+    mend = actions.add_parser("repair", help="Copy a save and add what newer releases of torch need")
     mend.add_argument("source", metavar="SAVE", help="Save from before torch 2.7")
     mend.add_argument("to_path", nargs="?", metavar="DST", help="Copy to make (default: RUN-repaired/SAVE)")
     mend.add_argument(
@@ -301,7 +311,7 @@ def _keep(flags: KeepFlags, session: Session) -> int:
     if flags.release:
         released = [release(address, session.store) for address in addresses]
         for one in released:
-            session.output.say(f"{make_printable(one.path)} is kept no longer; its files stay as they are")
+            session.output.say(f"{make_printable(one.path)} is no longer kept; its files stay")
         if session.output.is_json:
             document = {"schema": "torchenv.kept/1", "kept": [], "released": list(map(as_json, released))}
             session.output.print_document(document)

@@ -135,7 +135,7 @@ def diff(flags: DiffFlags, session: Session) -> int:
     after = find_environment(flags.after, session, removed=True)
     differences = compare(before, after, session.store)
     session.output.show(
-        lambda: describe_diff(differences) or f"environments {before} and {after} hold the same",
+        lambda: describe_diff(differences) or f"environments {before} and {after} hold the same packages",
         lambda: encode_diff(before, after, differences),
     )
     return 0
@@ -193,7 +193,7 @@ def _add_changing(parser: Parser) -> None:
     )
     add_offline(parser)
     add_installer(parser)
-    add_profile(parser, "Profile whose settings count (default: torchenv.toml, else `default`)")
+    add_profile(parser, "Profile to use (default: torchenv.toml, else `default`)")
     add_json(parser, "Print what `torchenv show --json` prints of the environment")
 
 
@@ -306,7 +306,7 @@ def declare_prune(parser: Parser) -> None:
         help="Keep the newest N (default: 2, unless an age is given)",
     )
     parser.add_argument(
-        "--older-than", type=_parse_age, metavar="30d", help="Remove only those not used for so long"
+        "--older-than", type=_parse_age, metavar="30d", help="Remove only those unused for this long"
     )
     parser.add_argument("--dry-run", action="store_true", help="Show what would be removed")
     parser.add_argument("--force", action="store_true", help="Remove even those that could not be rebuilt")
@@ -349,7 +349,7 @@ def declare_restore(parser: Parser) -> None:
     )
     add_offline(parser)
     add_installer(parser)
-    add_profile(parser, "Profile whose `[install]` counts")
+    add_profile(parser, "Profile whose `[install]` is used")
 
 
 def restore(flags: RestoreFlags, session: Session) -> int:
@@ -392,7 +392,7 @@ def trust(flags: TrustFlags, session: Session) -> int:
             f"what you trust cannot be recorded: {error.strerror or error}",
             hint=f"name the workspace instead: `{shlex.join(['torchenv', '--root', str(root), 'status'])}`",
         ) from None
-    session.output.say(f"this user trusts the workspace `{root}` from now on")
+    session.output.say(f"workspace `{root}` is trusted from now on")
     return 0
 
 

@@ -128,7 +128,7 @@ def _add_hosts(project: Project, files: list[str], session: Session) -> Project:
     wish = wish_of(project.profile, torch_index=session.mirrors.torch)
     found = fleet(read_hosts(files, session), wish, project.catalogue)
     for member in found.unserved:
-        session.output.note(f"no target serves {member.name}: {member.reason}")
+        session.output.note(f"no target supports {member.name}: {member.reason}")
     needed = found.list_missing_targets(project.profile)
     for target in needed:
         session.output.say(
@@ -252,7 +252,7 @@ def _order(
     for name, value in variables.items():
         if value:
             advice = f"write it under [index] of {project.source}, so that whoever locks gets the same"
-            output.note(f"{name} is set and its addresses are locked: {advice}")
+            output.note(f"{name} is set, and its addresses go into the lock files: {advice}")
     if settings.catalogue is not None and settings.named_catalogue is None:
         output.note(f"ignoring TORCHENV_CATALOGUE: only {OWN_CATALOGUE} of the project steers a lock")
     carried = {target.name: project.collect_carried(target) for target in project.profile.targets}
@@ -276,7 +276,7 @@ def _order(
 
 
 def _print_notes(carried: Mapping[str, CarriedPackages], session: Session) -> None:
-    """Print once what is not obeyed; raises `InputError` for what nobody else could install."""
+    """Print once what is ignored; raises `InputError` for what nobody else could install."""
     for note in dict.fromkeys(note for packages in carried.values() for note in packages.notes):
         if note.code == "local":
             hint = "publish it on an index, or list its folder under [packages] editable"
@@ -323,7 +323,7 @@ def declare_sync(parser: Parser) -> None:
     )
     add_installer(parser)
     add_hosts(parser, "Only show which target the machine in each FILE would take")
-    parser.add_argument("--dry-run", action="store_true", help="Stop after the decision")
+    parser.add_argument("--dry-run", action="store_true", help="Show the plan and stop")
     add_profile(parser, "Profile that was locked (default: torchenv.toml)")
     add_catalogue(parser)
     add_json(parser, "Print what `torchenv show --json` prints of the environment")
@@ -364,7 +364,7 @@ def _describe_dry_run(fit: Fit, environment: Environment | None, flags: SyncFlag
     built = (
         f"target {target} would be built from {target.file}"
         if environment is None
-        else f"target {target} is built already: environment {environment}"
+        else f"target {target} is already built: environment {environment}"
     )
     session.output.show(
         lambda: built,
@@ -383,7 +383,7 @@ def _note_drift(locked: LockSet, project: Project, session: Session) -> None:
     # What was locked is built all the same, even where a file that the profile names is not at hand.
     with suppress(InputError):
         if locked.wanted != project.wish:
-            changed = "the profile has changed since it was locked, and the lock files are built as they are"
+            changed = "the profile has changed since it was locked; the lock files are used as they are"
             session.output.note(f"{changed}: see what changed with `torchenv lock --check`")
 
 
@@ -552,7 +552,7 @@ def fetch(flags: FetchFlags, session: Session) -> int:
         files = bring(locked, directory, download, say, python=python, platform=platform)
     session.output.say(f"{len(files)} files of target {target} are in {directory}")
     session.output.say(
-        f"where there is no network: torchenv sync {target.name} --offline --wheels {directory}"
+        f"next, on the machine without a network: torchenv sync {target.name} --offline --wheels {directory}"
     )
     return 0
 

@@ -223,7 +223,7 @@ def _find_old(named: str | None, new: Environment, session: Session) -> Environm
         old = manifest.rollback_target(lambda _: True)
     if old is None or old == new:
         hint = "name two of them; `torchenv list` shows what there is"
-        raise InputError(f"there is nothing to compare environment {new} with", hint=hint)
+        raise InputError(f"no environment to compare environment {new} with", hint=hint)
     return old
 
 

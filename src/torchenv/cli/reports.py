@@ -37,7 +37,7 @@ def declare_audit(parser: Parser) -> None:
         "--fail-on", choices=SEVERITIES, default="warning", help="Lowest severity that exits 1 (warning)"
     )
     parser.add_argument("--release", metavar="VERSION", help="Audit for this release (default: the newest)")
-    parser.add_argument("--since", metavar="VERSION", help="Leave out what changed up to this release")
+    parser.add_argument("--since", metavar="VERSION", help="Leave out changes up to this release")
     add_catalogue(parser)
 
 

@@ -36,7 +36,7 @@ def declare_use(parser: Parser) -> None:
     parser.add_argument(
         "--force", action="store_true", help="Switch even if it has not passed its smoke commands"
     )
-    add_profile(parser, "Profile whose `[smoke] required` counts")
+    add_profile(parser, "Profile whose `[smoke] required` is used")
     add_json(parser, "Print the torchenv.switch/1 document")
 
 
@@ -184,9 +184,13 @@ def declare_run(parser: Parser) -> None:
         "-e", "--environment", metavar="ENV", help="Environment to run in (default: the active environment)"
     )
     parser.add_argument(
-        "--write-for", metavar="VERSION", help="Write distributed checkpoints that this torch reads: 2.14"
+        "--write-for",
+        metavar="VERSION",
+        help="Write distributed checkpoints that this torch reads, such as 2.14",
     )
-    parser.add_argument("--force", action="store_true", help="Write so with any torch, even an untested one")
+    parser.add_argument(
+        "--force", action="store_true", help="Use --write-for with any torch, even an untested one"
+    )
     parser.add_argument(
         "--outside", action="store_true", help="Allow a command that only another Python on PATH has"
     )
@@ -209,9 +213,7 @@ def run(flags: RunFlags, session: Session) -> int:
     environ, output = session.settings.environ, session.output
     words = flags.command[1:] if flags.command[:1] == ["--"] else flags.command
     if not words:
-        raise InputError(
-            "there is no command to run", hint="write it after `--`, as in `torchenv run -- python -V`"
-        )
+        raise InputError("no command to run", hint="write it after `--`, as in `torchenv run -- python -V`")
     if flags.packed is not None:
         return _run_packed(flags.packed, words, flags, session)
     environment = find_environment(flags.environment, session)
@@ -222,7 +224,7 @@ def run(flags: RunFlags, session: Session) -> int:
     else:
         _refuse_outside(words, change, f"environment {environment}", session, is_allowed=flags.outside)
     if (other := find_other_torch(environ)) is not None:
-        output.note(f"PYTHONPATH leads to another torch, which is imported first: {other}")
+        output.note(f"PYTHONPATH puts another torch first: {other}")
     _note_stranded_runs(session)
     variables = build_environ(change, environ)
     variables.update(hook_variables(environ, change.directory, session.store.written_path.absolute()))
@@ -274,7 +276,7 @@ def _refuse_outside(
         again = shlex.join([*session.settings.command, "run", "--outside", "--", *words])
         raise NothingSuits(
             f"{where} has no `{words[0]}`, and {found.path} runs another Python",
-            hint=f"install it in the environment, or run it all the same with `{again}`",
+            hint=f"install it in the environment, or run it anyway with `{again}`",
         )
     session.output.note(f"{where} has no `{words[0]}`; running {found.path}")
 

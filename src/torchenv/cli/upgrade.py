@@ -52,7 +52,7 @@ def declare_upgrade(parser: Parser) -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="With --check: verdicts for these",
+        help="With --check: judge the machines in these files",
     )
     add_profile(parser, "Profile to plan for (default: torchenv.toml, else `default`)")
     add_offline(parser)
@@ -107,7 +107,7 @@ def _describe_end(journal: Journal) -> str:
     if journal.next is None:
         back = "switch back with `torchenv rollback`, or " if journal.old else ""
         return f"environment {journal.new} is active; {back}end the trial with `torchenv commit`"
-    return f"stopped before `{journal.next}`; go on with `torchenv upgrade`"
+    return f"stopped before `{journal.next}`; continue with `torchenv upgrade`"
 
 
 def _walk(journal: Journal, flags: UpgradeFlags, session: Session) -> Journal:
@@ -127,7 +127,7 @@ def _walk(journal: Journal, flags: UpgradeFlags, session: Session) -> Journal:
 
 def _explain_stop(error: TorchenvError, step: Step, journal: Journal) -> None:
     stays = f"environment {journal.old} stays active" if journal.old else "nothing was switched"
-    way = "go on with `torchenv upgrade`, or take it back with `torchenv upgrade --abort`"
+    way = "continue with `torchenv upgrade`, or undo it with `torchenv upgrade --abort`"
     error.hint = f"{error.hint}; then {way}" if error.hint else way
     error.message = f"{step}: {error.message} ({stays})"
 
@@ -161,7 +161,7 @@ def _may_go_on(found: Findings, flags: UpgradeFlags, session: Session) -> bool:
         return True
     if session.stdin is not None and session.stdin.isatty():
         return session.ask_yes_no("upgrade now?")
-    session.output.say("to go on without being asked: `torchenv upgrade --yes`")
+    session.output.say("to continue without being asked: `torchenv upgrade --yes`")
     return False
 
 
@@ -196,7 +196,7 @@ def _create(journal: Journal, session: Session) -> Journal:
         journal = replace(journal, first=manifest.next_number)
         _record(journal, session)
     if made is not None:
-        session.output.say(f"using environment {made}, which is built already")
+        session.output.say(f"using environment {made}, which is already built")
     else:
         like = str(old.number) if old is not None else None
         flags = CreateFlags(
@@ -205,7 +205,7 @@ def _create(journal: Journal, session: Session) -> Journal:
         create(flags, _quiet(session))
         made = find_made(session.store.read(), plan, old)
     if made is None:
-        raise WorkspaceError("nothing new was built", hint="look with `torchenv list`")
+        raise WorkspaceError("nothing new was built", hint="list the environments with `torchenv list`")
     return journal.finish("create", new=made.number)
 
 
@@ -297,7 +297,7 @@ def _abort(session: Session) -> int:
         session.output.say(f"removed environment {new}; its lock file stays")
     with session.store.hold("torchenv upgrade --abort"):
         session.store.delete_journal()
-    session.output.say("the upgrade was taken back")
+    session.output.say("upgrade undone")
     return 0
 
 
@@ -308,7 +308,7 @@ def _check_hosts(flags: UpgradeFlags, session: Session) -> int:
 
     if not flags.check:
         command = shlex.join(["torchenv", "upgrade", "--check", "--host", *flags.host])
-        raise InputError("`--host` goes with `--check`", hint=f"run `{command}`")
+        raise InputError("`--host` needs `--check`", hint=f"run `{command}`")
     verdicts: dict[Verdict, list[str]] = {}
     reasons: dict[Verdict, list[str]] = {}
     wish = make_wish(choose(flags.version), session)
@@ -353,7 +353,7 @@ def commit(flags: CommitFlags, session: Session) -> int:
 
     journal = session.store.read_journal()
     if journal is None or journal.next is not None:
-        raise InputError("no upgrade on trial", hint="begin or go on with `torchenv upgrade`")
+        raise InputError("no upgrade on trial", hint="begin or continue with `torchenv upgrade`")
     if flags.remove:
         protected = {boat.path for boat in session.store.read().kept}
         for path in journal.kept:

@@ -59,7 +59,7 @@ def _find_move(installation: Installation) -> Iterator[EnvironmentFinding]:
 def _find_dead_interpreter(installation: Installation) -> Iterator[EnvironmentFinding]:
     interpreter = installation.interpreter
     if interpreter is not None and interpreter.is_symlink() and not os.path.exists(interpreter):
-        message = f"leads to {installation.base}, which is gone"
+        message = f"points at {installation.base}, which is gone"
         yield EnvironmentFinding("interpreter-gone", str(interpreter), message, "torchenv create")
 
 
@@ -74,7 +74,7 @@ def _find_leftovers(installation: Installation) -> Iterator[EnvironmentFinding]:
             kept = {place.parent: place for place in reversed(places)}
             for place in places:
                 if place != kept[place.parent]:
-                    message = f"is a second record of {name}, beside {kept[place.parent].name}"
+                    message = f"is a second record of {name}, next to {kept[place.parent].name}"
                     cure = f"uv pip install --python {installation.path} --reinstall {name}"
                     yield EnvironmentFinding("duplicate", str(place), message, cure)
 

@@ -76,8 +76,8 @@ _SAID = {
     "added": "was added",
     "missing": "is missing",
     "changed": "was changed",
-    "touched": "was written again",
-    "mode": "has other permissions",
+    "touched": "was rewritten",
+    "mode": "has changed permissions",
 }
 
 

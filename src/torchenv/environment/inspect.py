@@ -128,7 +128,7 @@ def describe(path: Path) -> Installation:
         return Installation(
             path=path, layout=Layout.USER, python=minor, site_packages=sites, torch=torch_version(sites)
         )
-    hint = "give the directory of a venv or of a conda environment, or the path of an interpreter"
+    hint = "name the directory of a venv or of a conda environment, or the path of an interpreter"
     raise InputError(f"`{path}` is not a Python environment", hint=hint)
 
 

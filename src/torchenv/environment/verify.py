@@ -173,6 +173,6 @@ def _compare(
 def _find_base_change(base: BasePython) -> Iterator[EnvironmentFinding]:
     now = digest_of_base(Path(base.path))
     if now is None:
-        yield EnvironmentFinding("base", base.path, "the interpreter it stands on is gone")
+        yield EnvironmentFinding("base", base.path, "its base interpreter is gone")
     elif base.digest and now != base.digest:
-        yield EnvironmentFinding("base", base.path, "the interpreter it stands on was changed")
+        yield EnvironmentFinding("base", base.path, "its base interpreter was changed")

@@ -248,7 +248,7 @@ class Host:
     def parse(cls, table: Table) -> Host:
         """Read a `torchenv.host/1` document; keys of later additions are let pass."""
         if table.get("schema", str) != SCHEMA:
-            remedy = "make it again with `torchenv probe --json`"
+            remedy = "make one with `torchenv probe -o FILE`"
             raise table.wrong("schema", f"is not {SCHEMA}", remedy)
         machine = table.get("machine", str)
         return cls(
@@ -302,7 +302,7 @@ def _version(table: Table, key: str) -> WrittenVersion | None:
         return None
     version = WrittenVersion.read(text)
     if version is None:
-        raise table.wrong(key, f"{text!r} is not a version")
+        raise table.wrong(key, f"`{text}` is not a version")
     return version
 
 
@@ -335,7 +335,7 @@ def _require_indexes(table: Table) -> tuple[Table, ...]:
     for device in devices:
         index = device.get("index", int)
         if index < 0 or index in taken:
-            said = "is there twice" if index in taken else "is not the number of a device"
+            said = "appears twice" if index in taken else "is not the number of a device"
             raise device.wrong("index", f"{index} {said}")
         taken.add(index)
     return devices
@@ -367,7 +367,7 @@ def _capability(table: Table) -> Capability | None:
         return None
     capability = Capability.parse(text)
     if capability is None:
-        raise table.wrong("compute_capability", f"{text!r} is not of the form 8.9")
+        raise table.wrong("compute_capability", f"`{text}` is not of the form 8.9")
     return capability
 
 
@@ -391,7 +391,7 @@ def _amd(table: Table) -> Amd:
 def _gfx(table: Table, key: str) -> str | None:
     gfx = table.maybe(key, str)
     if gfx is not None and not re.fullmatch(r"gfx[0-9a-f]{3,4}", gfx):
-        raise table.wrong(key, f"{gfx!r} is not of the form gfx1100")
+        raise table.wrong(key, f"`{gfx}` is not of the form gfx1100")
     return gfx
 
 

@@ -152,8 +152,8 @@ class Network:
                 content += block
                 if len(content) > self.page_limit:
                     raise IndexFailed(
-                        f"the page {mask_logins(url)} does not end: over {self.page_limit >> 20} MiB came",
-                        hint="check the address: a page of an index has at most some MiB",
+                        f"the page {mask_logins(url)} is too long: more than {self.page_limit >> 20} MiB",
+                        hint="check the address: a page of an index is smaller",
                     )
                 if time.monotonic() > until:
                     raise IndexUnreachable(
@@ -171,7 +171,7 @@ class Network:
             if isinstance(answer, Missing):
                 raise IndexFailed(
                     f"{mask_logins(url)} can no longer be fetched: it answered {answer.status}",
-                    hint="look for it in a cache or on a mirror, or make the lock again without it",
+                    hint="look for it in a cache or on a mirror, or lock again without it",
                 )
             # Who does not know of ranges begins anew.
             went_on = bool(here) and answer.status_code == 206
@@ -180,7 +180,7 @@ class Network:
             with path.open("ab" if went_on else "wb") as file:
                 came = self._write(answer, file, url, limit - (here if went_on else 0))
             if left is not None and came < left:
-                raise IndexFailed(f"{mask_logins(url)} broke off {left - came} bytes before its end")
+                raise IndexFailed(f"{mask_logins(url)} ended {left - came} bytes early")
 
     def _write(self, answer: Response, file: Any, url: str, limit: int) -> int:
         came = marked = 0
@@ -196,7 +196,7 @@ class Network:
                 if came - marked >= _PROGRESS:
                     marked, since = came, time.monotonic()
                 elif time.monotonic() - since > _STALLED:
-                    raise IndexFailed(f"{mask_logins(url)} came to a halt after {came:,} bytes")
+                    raise IndexFailed(f"{mask_logins(url)} stopped after {came:,} bytes")
         except _network_errors():
             # What came so far counts; how much is missing is said by whoever knows the length.
             return came
@@ -263,7 +263,7 @@ class Network:
             raise ProxyFailed.of(shown, "the proxy asks for a login (407)", self._proxy(address))
         if status == 511:
             raise IndexFailed(
-                f"the network asks to log in before it leads to {shown} (511)",
+                f"the network asks to log in before it allows {shown} (511)",
                 hint="open a page in a browser and log in to the network, then run again",
             )
         if status >= 400:
@@ -317,7 +317,7 @@ class Network:
             raise InputError(
                 f"the certificates in `{self.certificates}` cannot be read: "
                 f"{getattr(error, 'strerror', None) or error}",
-                hint="let SSL_CERT_FILE, REQUESTS_CA_BUNDLE or PIP_CERT name a file of certificates",
+                hint="set SSL_CERT_FILE, REQUESTS_CA_BUNDLE or PIP_CERT to a file of certificates",
             ) from None
 
     def _proxies_for(self, url: str) -> dict[str, str]:
@@ -352,7 +352,7 @@ class NotLetIn(IndexFailed):
         name = host.partition(":")[0]
         if login is None:
             return cls(
-                f"the index at {shown} wants a login (401 Unauthorized)",
+                f"the index at {shown} asks for a login (401 Unauthorized)",
                 hint=f"write `machine {name} login NAME password TOKEN` into ~/.netrc,"
                 " or store the login in keyring",
             )
@@ -397,11 +397,11 @@ class Untrusted(IndexFailed):
             or "unknown" in said.lower()
         ):
             return cls(
-                f"the certificate of {shown} is of an unknown issuer",
-                hint="let SSL_CERT_FILE name the certificates of your company",
+                f"the certificate of {shown} was issued by an unknown authority",
+                hint="set SSL_CERT_FILE to the certificates of your company",
             )
         return cls(
-            f"the certificate of {shown} does not pass: {said}", hint="check the address and SSL_CERT_FILE"
+            f"the certificate of {shown} is not valid: {said}", hint="check the address and SSL_CERT_FILE"
         )
 
 

@@ -122,7 +122,7 @@ def _other_file(said: str) -> ToolFailed | None:
     kind = "" if expected.endswith("bytes") else "sha256 "
     return ToolFailed(
         f"{what} is not the file that was locked: expected {kind}{expected}, got {got}",
-        hint="it was damaged on its way or replaced on the index: find out which before you trust it",
+        hint="find out whether it was damaged on its way or replaced on the index",
     )
 
 
@@ -161,7 +161,7 @@ def _find_gone(said: str, asked: Sequence[str]) -> IndexFailed | None:
     what, url, status = found.groups()
     return IndexFailed(
         f"{what} can no longer be fetched: {unquote(url)} answered {status}{_elsewhere(url, asked)}",
-        hint="look for it in a cache or on a mirror, or make the lock again without it",
+        hint="look for it in a cache or on a mirror, or lock again without it",
     )
 
 
@@ -177,8 +177,8 @@ def _find_damaged(said: str) -> IndexFailed | None:
         return None
     found = re.search(r"(?:download|extract archive|fetch)[^`]*`?([\w.\-]+(?:==[^` ]+|\S*\.whl))`?", said)
     return IndexFailed(
-        f"{found[1] if found else 'a file'} came incomplete or damaged",
-        hint="run again; if it stays so, the index or a proxy on the way holds a damaged file",
+        f"{found[1] if found else 'a file'} arrived incomplete or damaged",
+        hint="run again; if it fails again, the index or a proxy has a damaged file",
     )
 
 
@@ -236,7 +236,7 @@ def _lacking(said: str, request: LockRequest) -> Unobtainable | None:
         return Unobtainable(
             f"{_index(unfit[1], request)} has no wheel of {unfit[1]}{unfit[2]}"
             f" for {python} on {request.platform}",
-            hint="take another Python or another release",
+            hint="choose another Python or another release",
             packages=_normalise(unfit[1]),
         )
     found = (
@@ -345,4 +345,6 @@ def _anything_else(done: Completed, said: str, purpose: str, request: LockReques
         return PackagesConflict(
             f"the packages do not fit together: {reason}", hint=hint, packages=_list_names(reason)
         )
-    return ToolFailed(f"could not {purpose}: {error or f'code {done.code}'}", hint=f"it was `{done.command}`")
+    return ToolFailed(
+        f"could not {purpose}: {error or f'code {done.code}'}", hint=f"run `{done.command}` to see all of it"
+    )

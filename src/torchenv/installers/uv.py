@@ -258,7 +258,7 @@ class Uv:
         for contested in sorted(find_contested(said)):
             where = f"from {', '.join(others)}" if others else "from an address of its own"
             ours = f"it comes from {request.torch_index or 'the package index'}"
-            self._say(f"note: {source}{who} takes {contested} {where}, which is not obeyed: {ours}")
+            self._say(f"note: {source}{who} takes {contested} {where}, which is ignored: {ours}")
 
     def _announce(self, sources: Sequence[str], request: LockRequest) -> None:
         """Announce that code of packages is about to run; raises `Unobtainable` where that is not wanted."""
@@ -433,7 +433,7 @@ def uv_program() -> Path:
         return Path(uv.find_uv_bin())
     except FileNotFoundError:
         raise ToolFailed(
-            "the uv that torchenv depends on is not there",
+            "the uv that torchenv depends on is missing",
             hint="install torchenv again, or use `--installer pip`",
         ) from None
 
@@ -505,7 +505,7 @@ def _python(request: LockRequest) -> str:
 
 def _platform(platform: str) -> tuple[str, str, str]:
     if platform not in _PLATFORMS:
-        hint = f"known are {', '.join(_PLATFORMS)}"
+        hint = f"use one of {', '.join(_PLATFORMS)}"
         raise ToolFailed(f"uv cannot lock for the platform {platform}", hint=hint)
     return _PLATFORMS[platform]
 

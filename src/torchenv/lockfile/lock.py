@@ -242,7 +242,7 @@ def _files(package: Package, source: str) -> tuple[LockedFile, ...]:
         url = _without_password(file.url or file.path, package.name, source) or ""
         name = getattr(file, "filename", None) or url.rpartition("/")[2]
         if "sha256" not in file.hashes:
-            hint = "make the lock again: without it nobody can tell that a file was replaced"
+            hint = "lock again: without a hash a replaced file is not noticed"
             raise InputError(f"{source}: {package.name}: {name} has no sha256", hint=hint)
         files.append(LockedFile(name, url, file.hashes["sha256"], file.size))
     return tuple(files)
@@ -254,6 +254,6 @@ def _without_password(url: str | None, name: str, source: str) -> str | None:
     if parts.password is not None or (parts.username and parts.scheme in ("http", "https")):
         raise InputError(
             f"{source}: {name}: an address in the lock holds a password",
-            hint="a lock is shared: give the password through netrc or keyring and lock again",
+            hint="store the password in netrc or keyring and lock again: a lock file is shared",
         )
     return url

@@ -68,7 +68,7 @@ def of_file(
     path = directory / file
     if path.suffix in {".yml", ".yaml"}:
         hint = f"run `torchenv init --from {file}`, or carry the environment itself with `--like ENV`"
-        raise InputError(f"{path}: a conda environment file is not read", hint=hint)
+        raise InputError(f"{path}: a conda environment file is not supported", hint=hint)
     if path.suffix != ".toml":
         found = read_requirements_file(path, read)
     else:
@@ -77,7 +77,7 @@ def of_file(
             return of_lock(table, catalogue)
         if path.name == "pixi.toml":
             hint = f"run `torchenv init --from {file}` to write what it asks for into torchenv.toml"
-            raise InputError(f"{path}: a pixi workspace is not read", hint=hint)
+            raise InputError(f"{path}: a pixi workspace is not supported", hint=hint)
         found = of_project(table, extras, path.parent, read, private=private)
     return sort_out(catalogue, _enter_folders(found, directory, read, private))
 

@@ -43,7 +43,7 @@ def of_project(
         hint = (
             "run `torchenv init --from pyproject.toml`, or export them: `poetry export -o requirements.txt`"
         )
-        raise InputError(f"{table.source}: [tool.poetry] dependencies are not read", hint=hint)
+        raise InputError(f"{table.source}: [tool.poetry] dependencies are not supported", hint=hint)
     found = PackageListing()
     if "dependencies" in project.strings("dynamic"):
         found.extend(_read_dynamic(table, directory, read))
@@ -103,10 +103,10 @@ def _read_dynamic(table: Table, directory: Path, read: ReadText) -> PackageListi
 
 
 def _note_indexes(uv: Table) -> list[PackageNote]:
-    hint = "the indexes are those of [index] in torchenv.toml"
+    hint = "name indexes under [index] in torchenv.toml"
     places = [f"tool.uv.index[{position}]" for position, _ in enumerate(uv.tables("index"))]
     places += [f"tool.uv.{key}" for key in ("index-url", "extra-index-url", "find-links") if key in uv]
-    return [PackageNote("ignored", f"{uv.source}: {place} is not obeyed: {hint}") for place in places]
+    return [PackageNote("ignored", f"{uv.source}: {place} is ignored: {hint}") for place in places]
 
 
 # What would change which packages are chosen, and has no place in a lock of torchenv's.
@@ -124,7 +124,7 @@ def _refuse_unheeded(table: Table) -> None:
     for key, remedy in _UNHEEDED.items():
         if key in uv:
             raise InputError(
-                f"{table.source}: tool.uv.{key} cannot be obeyed", hint=f"remove it, and {remedy}"
+                f"{table.source}: tool.uv.{key} is not supported", hint=f"remove it, and {remedy}"
             )
 
 
@@ -152,7 +152,7 @@ def read_pixi_requirements(pixi: Table) -> list[tuple[str, str]]:
         details = value if isinstance(value, dict) else {"version": value}
         extras = f"[{','.join(details.get('extras', ()))}]" if details.get("extras") else ""
         if unknown := details.keys() - {"version", "extras", "git", "rev", "tag", "branch", "url", "index"}:
-            raise InputError(f"{pixi.source}: {place}: {', '.join(sorted(unknown))} cannot be obeyed")
+            raise InputError(f"{pixi.source}: {place}: {', '.join(sorted(unknown))} is not supported")
         if "index" in details:
             raise InputError(
                 f"{pixi.source}: {place} comes from an index of its own",
@@ -193,7 +193,7 @@ def of_lock(table: Table, catalogue: Catalogue) -> CarriedPackages:
     try:
         pylock = Pylock.from_dict(table.raw())
     except PylockValidationError as error:
-        raise InputError(f"{table.source}: not a valid lock: {error}", hint="make the lock again") from None
+        raise InputError(f"{table.source}: not a valid lock: {error}", hint="lock again") from None
     below = {needed.get("name") for package in pylock.packages for needed in package.dependencies or ()}
     wanted: dict[str, Wanted] = {}
     family, notes = [], []

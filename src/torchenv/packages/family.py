@@ -144,7 +144,7 @@ def _judge_index(binding: IndexBinding, catalogue: Catalogue) -> PackageNote:
             f"{binding.source}: {binding.name} comes from the index `{binding.index}`",
             hint=f'name that index in torchenv.toml: [[index.private]] with packages = ["{binding.name}"]',
         )
-    said = f"{binding.source} is not obeyed: {binding.name} comes from the plan's index"
+    said = f"{binding.source} is ignored: {binding.name} comes from the plan's index"
     return PackageNote("ignored", said)
 
 

@@ -34,12 +34,12 @@ def of_environment(
     installed = {canonical(distribution.name): distribution for distribution in distributions}
     family = [name for name in sorted(installed) if name in catalogue.family]
     of_torch = find_reached(family, installed)
-    local = {name: path for name, each in installed.items() if (path := local_path(each)) is not None}
+    local = {name: path for name, version in installed.items() if (path := local_path(version)) is not None}
     passed_over = {*family, *TOOLS, *local}
     chosen = [
         name
-        for name, each in installed.items()
-        if _is_marked(each)
+        for name, version in installed.items()
+        if _is_marked(version)
         and name not in passed_over
         and not (catalogue.is_brought_along(name) and name in of_torch)
     ]

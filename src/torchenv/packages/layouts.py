@@ -90,7 +90,7 @@ def read_layout(name: str, directory: Path, read: ReadText, catalogue: Catalogue
         _read_requirements(path, name, read, proposal, catalogue)
     else:
         hint = "name a pyproject.toml, pixi.toml, environment.yml, requirements.txt or uv.lock"
-        raise InputError(f"`{name}` is no layout that is read", hint=hint)
+        raise InputError(f"`{name}` is not a supported layout", hint=hint)
     if not proposal.targets:
         _add_target(None, "linux-x86_64", proposal, catalogue)
         proposal.left_out.append(
@@ -350,7 +350,7 @@ def _take_conda(name: str, version: str, proposal: Proposal, catalogue: Catalogu
     elif name == "pip":
         return
     elif _CONDA_ALONE.fullmatch(name):
-        proposal.left_out.append(f"{name} of conda's channels is no package of the package index")
+        proposal.left_out.append(f"{name} of conda's channels is not on the package index")
     else:
         if name == "pytorch-cpu":
             _add_target("cpu", "linux-x86_64", proposal, catalogue)
@@ -401,12 +401,12 @@ def _take_python(specifier: str | None, proposal: Proposal) -> None:
     try:
         allowed = SpecifierSet(specifier)
     except InvalidSpecifier:
-        proposal.left_out.append(f"Python {specifier} is no range that is known")
+        proposal.left_out.append(f"Python {specifier} is not a known range")
         return
     fitting = (minor for minor in _PREFERRED if allowed.contains(f"{minor}.99", prereleases=True))
     found = next(fitting, None)
     if found is None:
-        proposal.left_out.append(f"Python {specifier}: no wheels of torch are made for it")
+        proposal.left_out.append(f"Python {specifier}: torch has no wheels for it")
     else:
         proposal.python = found
 

@@ -1,4 +1,4 @@
-"""pip's requirements files: what they ask for, and what in them is not obeyed."""
+"""pip's requirements files: what they ask for, and what in them is ignored."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _collect(
         elif editable := re.match(r"(?:-e|--editable)[\s=]?\s*(\S+)", line):
             _editable(editable[1], path.parent, source, found, into)
         elif line.startswith("-"):
-            found.notes.append(PackageNote("ignored", f"{source}: {_without_login(line)} is not obeyed"))
+            found.notes.append(PackageNote("ignored", f"{source}: {_without_login(line)} is ignored"))
         else:
             # numpy==2.3.0 --hash=sha256:… --hash=sha256:…
             text, *options = (part.strip() for part in re.split(r"\s(?=--\w)", line))

@@ -60,7 +60,7 @@ class UvSources:
         place = written.place
         if len(choices) > 1 and not all("index" in one for one in choices):
             raise InputError(
-                f"{place}: several sources for one package cannot be obeyed",
+                f"{place}: several sources for one package is not supported",
                 hint="name the one that is wanted for each target under [[target]] packages",
             )
         self._obey_one(choices[0], requirement, CarriedRequirement(text, source), written, found)
@@ -89,7 +89,7 @@ class UvSources:
             case {"url": str(address)}:
                 found.requirements.append(_at(requirement, address, asked.source))
             case _:
-                raise InputError(f"{place} cannot be obeyed", hint="ask for the package in another way")
+                raise InputError(f"{place} is not supported", hint="ask for the package in another way")
 
     def _add_path(
         self,

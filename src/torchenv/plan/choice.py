@@ -89,7 +89,7 @@ def _refuse_unknown_words(wish: Wish, catalogue: Catalogue) -> None:
     for name in wish.packages:
         if name not in catalogue.family:
             hint = nearest(name, catalogue.family) or "list other packages under [packages] requirements"
-            raise InputError(f"{name!r} is not a package of torch's family", hint=hint)
+            raise InputError(f"`{name}` is not a package of torch's family", hint=hint)
 
 
 # What people write for "a GPU of this maker", and the vendor that they mean; None is any.
@@ -201,8 +201,8 @@ def _block_unreadable_or_torn(search: Search, wanted: tuple[Release, ...]) -> Pl
 def _devices(search: Search, build: Build | None) -> tuple[PlannedDevice, ...]:
     host, used = search.ask.host, set(search.considered.devices)
     devices = [
-        PlannedDevice(vendor, each.index, each.name, build is not None and each in used)
-        for vendor, each in all_devices(host)
+        PlannedDevice(vendor, device.index, device.name, build is not None and device in used)
+        for vendor, device in all_devices(host)
     ]
     if host.apple.status is Status.FOUND:
         served = build is not None and refusal_of_mps(build.release, host) is None
@@ -232,7 +232,7 @@ def _note_held_back(search: Search, build: Build, outcome: Outcome) -> tuple[Rem
         if newer is not None and len(able) < len(devices) and release.version > build.release.version:
             names = ", ".join(device.name for device in devices if device not in able)
             numbers = ",".join(str(item.index) for item in able)
-            opens = f"`--devices {numbers}` opens torch {release.version} ({newer.backend.tag})"
+            opens = f"`--devices {numbers}` allows torch {release.version} ({newer.backend.tag})"
             return (Remark("held-back", f"held back by {names}: {opens}"),)
     return ()
 

@@ -119,8 +119,10 @@ def _pick(vendor: str, host: Host, wish: Wish, catalogue: Catalogue) -> tuple[De
 
 def _has_discrete_pick(host: Host, wish: Wish) -> bool:
     return any(
-        not is_integrated(each) and each.visible and (wish.devices is None or each.index in wish.devices)
-        for _, each in all_devices(host)
+        not is_integrated(device)
+        and device.visible
+        and (wish.devices is None or device.index in wish.devices)
+        for _, device in all_devices(host)
     )
 
 
@@ -148,7 +150,7 @@ def _refuse_empty_selection(host: Host, wish: Wish, picked: dict[str, tuple[Devi
     if wish.devices is None or any(picked.values()):
         return
     numbers = ", ".join(map(str, wish.devices))
-    has = ", ".join(f"{each.index} ({each.name})" for _, each in all_devices(host) if each.visible)
+    has = ", ".join(f"{device.index} ({device.name})" for _, device in all_devices(host) if device.visible)
     raise InputError(
         f"--devices {numbers} names no device of this host",
         hint=f"name some of {has}" if has else "leave it out: this host has no device that was seen",
@@ -181,9 +183,9 @@ def _target(device: Device) -> str:
 
 def _note_unused(host: Host, used: frozenset[str], why: str) -> tuple[Remark, ...]:
     return tuple(
-        Remark("device-unused", f"{each.name} will not be used: {why}")
-        for vendor, each in all_devices(host)
-        if vendor not in used and each.visible
+        Remark("device-unused", f"{device.name} will not be used: {why}")
+        for vendor, device in all_devices(host)
+        if vendor not in used and device.visible
     )
 
 
@@ -215,7 +217,7 @@ def _conflict(
         f"{MAKERS[vendor]} ({named or 'a device that could not be read'})" for vendor, named in names.items()
     ]
     choices = [f"--backend {defaults[vendor]}" for vendor in present if vendor in defaults]
-    message = f"this host has devices of {' and '.join(parts)}, and no build serves both"
+    message = f"this host has devices of {' and '.join(parts)}, and no build supports both"
     return Considered(
         vendor="cpu",
         blocked=Refusal("devices-conflict", message),

@@ -1,4 +1,4 @@
-"""One decision for many machines: what each needs, and the fewest targets that serve them all."""
+"""One decision for many machines: what each needs, and the fewest targets that support them all."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Member:
 
 @frozen
 class Fleet:
-    """The machines in the order in which they were named, and the fewest targets that serve them."""
+    """The machines in the order in which they were named, and the fewest targets that support them."""
 
     members: tuple[Member, ...]
     targets: tuple[HostKind, ...]

@@ -39,7 +39,7 @@ def choose_python(
     kind = [minor for minor in minors if minor.endswith("t") == wish.free_threaded]
     if not kind:
         what = "free-threaded Python" if wish.free_threaded else "Python"
-        return refusals.refuse_no_python(f"has no wheels for any {what} with the packages that are asked")
+        return refusals.refuse_no_python(f"has no wheels for any {what} with the packages that are asked for")
     return _choose_freely(ask, usable, release, kind)
 
 
@@ -100,13 +100,13 @@ def reject_others(
         elif lacking := _lacking(python, wish, release):
             why = f"{lacking} has no wheel for Python {python.minor}"
         elif python.conda:
-            why = "belongs to conda, and is taken only when named by its path"
+            why = "belongs to conda, and is used only when named by its path"
         elif python.free_threaded and not wish.free_threaded:
-            why = "is free-threaded, which is taken only when asked for"
+            why = "is free-threaded, which is used only when asked for"
         elif warning := find_warning(python.version, ask, release):
             why = warning
         elif wish.python:
-            why = "another was asked for"
+            why = "another Python was asked for"
         elif chosen.minor == _minor_in_use(ask, free_threaded=wish.free_threaded):
             why = f"Python {chosen.minor} matches {_describe_model(ask)}"
         else:
@@ -143,7 +143,7 @@ def _at_path(ask: Question, release: Release, minors: tuple[str, ...]) -> Planne
     path, host = ask.wish.python, ask.host
     python = next((python for python in host.pythons if python.path == path), None)
     if python is None:
-        return refusals.refuse_no_python(f"{path} is not a Python that can be run here")
+        return refusals.refuse_no_python(f"{path} is not a Python that runs here")
     if not _usable(python, host):
         what = f"{python.implementation} for {python.machine}"
         return refusals.refuse_no_python(f"{path} is {what}, and CPython for {host.machine} is needed")
@@ -188,7 +188,7 @@ def _refuse_unsupported(minor: str, release: Release) -> Refusal:
     if version > newest:
         why = f"has no wheel for Python {minor}; the newest is {newest}"
         return refusals.refuse_new_python(str(newest), minor, why)
-    return refusals.refuse_no_python(f"has no wheel for Python {minor} with the packages that are asked")
+    return refusals.refuse_no_python(f"has no wheel for Python {minor} with the packages that are asked for")
 
 
 def _none_suits(host: Host, usable: list[Interpreter], release: Release, kind: list[str]) -> Refusal:

@@ -35,7 +35,7 @@ def name_what_opens(refused: Sequence[Rejection], ask: Question) -> str | None:
             floors.setdefault(rejection.needed, lines[rejection.torch])
     opened: dict[str, str] = {}
     for needed, line in floors.items():
-        opened.setdefault(line, f"driver {needed} or newer opens torch {line}")
+        opened.setdefault(line, f"driver {needed} or newer allows torch {line}")
     return "; ".join(opened.values()) or None
 
 
@@ -146,7 +146,7 @@ def _name_override(search: Search, wanted: Sequence[Release]) -> str | None:
     }
     for device in search.considered.devices:
         if isinstance(device, AmdDevice) and device.gfx not in kernels and device.override in kernels:
-            return f"go on as {device.override}, which is unsupported, with --accept-override"
+            return f"accept {device.override}, which is unsupported, with --accept-override"
     return None
 
 
@@ -166,10 +166,10 @@ def _describe_conflict(search: Search, wanted: Sequence[Release]) -> Explanation
     parts, choices = [], []
     for words, devices in groups.items():
         named = ", ".join(f"{device.index} ({device.name})" for device in devices)
-        parts.append(f"{words} serves {named}")
+        parts.append(f"{words} supports {named}")
         if words != "no build":
             choices.append(f"--devices {','.join(str(device.index) for device in devices)}")
-    message = f"no single build serves these devices together: {'; '.join(parts)}"
+    message = f"no single build supports these devices together: {'; '.join(parts)}"
     older = _name_older(search, wanted)
     hints = [f"choose with {' or '.join(choices)}"] if choices else []
     hints += [*(offer.words for offer in older), *_name_flags_that_settle(search, wanted)]
@@ -282,10 +282,10 @@ def _name_ways_around(search: Search, wanted: Sequence[Release]) -> Iterator[str
         return
     codes = {rejection.code for rejection in search.rejected}
     if "driver-too-old" in codes and search.ask.host.container:
-        yield "a container uses the driver of its host: update it there"
+        yield "update the driver on the host of this container"
     if search.for_cpu().first(wanted) is not None:
         oldest: Version = search.ask.catalogue.releases[-1].version
         is_of_devices = any(rejection.device is not None for rejection in search.rejected)
         opens = codes & ({"driver-too-old", "driver-too-new"} | _UNKNOWN)
-        why = f"no release from {oldest} on supports it; " if is_of_devices and not opens else ""
-        yield f"{why}--accept-cpu takes a build that leaves it unused"
+        why = f" (no release from {oldest} on supports it)" if is_of_devices and not opens else ""
+        yield f"accept a build that leaves it unused with --accept-cpu{why}"

@@ -14,9 +14,9 @@ MAKERS = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 
 # The flags that settle what cannot be read, by the maker of the device.
 _SETTLED_BY = {
-    "nvidia": "name it with --capability, or vouch for a build with --backend",
-    "amd": "vouch for a build with --backend",
-    "intel": "vouch for a build with --backend",
+    "nvidia": "name it with --capability, or choose a build with --backend",
+    "amd": "choose a build with --backend",
+    "intel": "choose a build with --backend",
 }
 
 
@@ -56,13 +56,13 @@ def refuse_driver(needed: Version, found: Version) -> Refusal:
 
 def refuse_new_driver(gpu: NvidiaDevice, capability: Capability, *, last: Version, found: Version) -> Refusal:
     """Refuse a driver that no longer drives a card; `last` is the branch that still did."""
-    said = f"driver {last} is the last that drives {gpu.name} ({capability}), this host has {found}"
+    said = f"driver {last} is the last that supports {gpu.name} ({capability}), this host has {found}"
     return Refusal("driver-too-new", said, str(last), str(found), gpu.index)
 
 
 def refuse_unknown_driver() -> Refusal:
     """Refuse to guess the version of a driver."""
-    said = "the version of the NVIDIA driver cannot be read; vouch for a build with --backend"
+    said = "the version of the NVIDIA driver cannot be read; choose a build with --backend"
     return Refusal("driver-unknown", said)
 
 
@@ -87,7 +87,7 @@ def refuse_capability(gpu: NvidiaDevice, capability: Capability, codes: Sequence
 
 def refuse_unknown_capability(gpu: NvidiaDevice) -> Refusal:
     """Refuse to guess what an NVIDIA GPU is."""
-    said = f"the compute capability of {gpu.name} is not known, and this build does not serve every card"
+    said = f"the compute capability of {gpu.name} is not known, and this build does not support every card"
     return Refusal("capability-unknown", f"{said}; {_SETTLED_BY['nvidia']}", device=gpu.index)
 
 
@@ -110,7 +110,7 @@ def refuse_xpu(part: IntelDevice) -> Refusal:
 
 def refuse_unknown_xpu(part: IntelDevice) -> Refusal:
     """Refuse to guess whether an Intel GPU is served."""
-    said = f"whether XPU builds serve {part.name} is not known; {_SETTLED_BY['intel']}"
+    said = f"whether XPU builds support {part.name} is not known; {_SETTLED_BY['intel']}"
     return Refusal("capability-unknown", said, device=part.index)
 
 
@@ -175,7 +175,7 @@ def refuse_new_python(newest: str, found: str, why: str) -> Refusal:
 
 def name_flags(vendor: str, tag: str | None) -> str:
     """Name the flags that settle what cannot be read of a maker's device; `tag` is its default backend."""
-    backend = f"vouch for a build with --backend {tag}" if tag else "vouch for a build with --backend"
+    backend = f"choose a build with --backend {tag}" if tag else "choose a build with --backend"
     return (
         f"name the capability with --capability 8.9 (as it is), or {backend}"
         if vendor == "nvidia"

@@ -72,7 +72,7 @@ def make_up_host(target: Target, catalogue: Catalogue) -> Host:
     builds = (backend for release in catalogue.releases for backend in release.backends)
     known = {name for backend in builds for name in backend.platforms} | catalogue.no_wheels.keys()
     if target.platform not in known:
-        hint = nearest(target.platform, known) or f"known are {', '.join(sorted(known))}"
+        hint = nearest(target.platform, known) or f"use one of {', '.join(sorted(known))}"
         raise InputError(f"target `{target.name}`: `{target.platform}` is not a platform", hint=hint)
     system, _, machine = target.platform.partition("-")
     amd = Amd()

@@ -289,7 +289,7 @@ def _requirements(table: Table, key: str) -> tuple[str, ...]:
         try:
             Requirement(text)
         except InvalidRequirement as error:
-            raise table.wrong(f"{key}[{n}]", f"{text!r} is not a requirement: {error}") from None
+            raise table.wrong(f"{key}[{n}]", f"`{text}` is not a requirement: {error}") from None
     return texts
 
 
@@ -317,7 +317,7 @@ def _private_index(table: Table) -> PrivateIndex:
     table.get("url", str)
     packages = table.strings("packages")
     if not packages:
-        raise table.wrong("packages", "names no package", "list the names that come from there: corp-*")
+        raise table.wrong("packages", "has no package name", "list the names that come from there: corp-*")
     for position, name in enumerate(packages):
         if not re.fullmatch(r"[A-Za-z0-9*][A-Za-z0-9._*-]*", name) or not name.strip("*"):
             raise table.wrong(f"packages[{position}]", f"`{name}` is not a name such as corp-utils or corp-*")
@@ -342,7 +342,7 @@ def _address(table: Table, key: str) -> str | None:
 def _checkpoints(table: Table) -> Checkpoints:
     age = table.maybe("lifeboat-max-age", str)
     if age is not None and duration(age) is None:
-        raise table.wrong("lifeboat-max-age", f"{age!r} is not a length of time such as 7d or 12h")
+        raise table.wrong("lifeboat-max-age", f"`{age}` is not a length of time such as 7d or 12h")
     return Checkpoints(
         roots=table.strings("roots"),
         distributed=table.get("distributed", bool, default=False),
@@ -439,7 +439,7 @@ def _minor(table: Table) -> str:
     python = table.get("python", str)
     if not re.fullmatch(r"3\.\d+t?", python):
         raise table.wrong(
-            "python", f"{python!r} is not a minor version such as 3.12, or 3.14t without the GIL"
+            "python", f"`{python}` is not a minor version such as 3.12, or 3.14t without the GIL"
         )
     return python
 
@@ -447,5 +447,5 @@ def _minor(table: Table) -> str:
 def _capability(table: Table) -> str | None:
     capability = table.maybe("capability", str)
     if capability is not None and not re.fullmatch(r"\d{1,2}\.\d|gfx[0-9a-f]{3,4}", capability):
-        raise table.wrong("capability", f"{capability!r} is neither of the form 8.9 nor of the form gfx1100")
+        raise table.wrong("capability", f"`{capability}` is neither of the form 8.9 nor of the form gfx1100")
     return capability

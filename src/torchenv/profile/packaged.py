@@ -26,6 +26,6 @@ def read_packaged_profile(name: str, directory: Path = PROFILES) -> tuple[str, s
     """
     known = list_profile_names(directory)
     if name not in known:
-        hint = nearest(name, known) or f"the profiles are {', '.join(known)}; a file's name ends in .toml"
-        raise InputError(f"there is no profile {name!r}", hint=hint)
+        hint = nearest(name, known) or f"use one of {', '.join(known)}, or a file whose name ends in .toml"
+        raise InputError(f"profile `{name}` not found", hint=hint)
     return (directory / f"{name}.toml").read_text(encoding="utf-8"), f"profiles/{name}.toml"

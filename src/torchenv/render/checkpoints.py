@@ -133,7 +133,7 @@ def describe_kept(keeping: Keeping, environments: Sequence[Environment]) -> str:
     size = f"{count(keeping.files, 'file')}, {describe_size(keeping.bytes)}"
     lines = [f"{make_printable(kept.path)} is kept: {size}, {kept.digest}"]
     names = [str(environment) for environment in environments if environment.number in kept.readable_by]
-    lines.append(f"  readable by {', '.join(names)}" if names else "  no environment here can read it")
+    lines.append(f"  readable by {', '.join(names)}" if names else "  no environment here reads it")
     if kept.copy:
         how = "/".join(sorted(transfer.value for transfer in keeping.carried)) or "already copied"
         lines.append(f"  copy: {make_printable(kept.copy)} ({how})")
@@ -142,7 +142,7 @@ def describe_kept(keeping: Keeping, environments: Sequence[Environment]) -> str:
                 "  hard links are the same files: a program that writes into the original changes both"
             )
     else:
-        lines.append("  guarded by its hashes only: `torchenv checkpoints verify` notices a change,")
+        lines.append("  protected by its hashes only: `torchenv checkpoints verify` notices a change,")
         lines.append(
             f"  `torchenv checkpoints keep --copy {make_printable(kept.path)}` keeps a copy of the bytes"
         )
@@ -446,7 +446,7 @@ def _part_lines(
     newest = f", up to {reader.torch.newest}" if reader.torch.newest else ""
     python = f", Python {reader.python_min} and newer" if reader.python_min else ""
     system = f", on {reader.system} only" if reader.system else ""
-    nobody = "nobody: no release reads it back" if reader.nobody else f"{oldest}{newest}{python}{system}"
+    nobody = "no release: it cannot be read back" if reader.nobody else f"{oldest}{newest}{python}{system}"
     certainty = measured.certainty(reader, scanned.judge.environments)
     is_sure = certainty == reader.certainty
     limit = "" if is_sure else f": no release after torch {measured.rules.newest} was measured"
@@ -502,7 +502,7 @@ def _problems(part: Part, now: datetime) -> list[tuple[str, str]]:
     modified = _find_modified(part)
     if part.found.state == "incomplete" and modified and timedelta() <= now - modified < _FRESH:
         age = int((now - modified).total_seconds())
-        problems.append(("in-progress", f"its files changed {age} s ago: the save may still be going on"))
+        problems.append(("in-progress", f"its files changed {age} s ago: the save may still be running"))
     return problems
 
 

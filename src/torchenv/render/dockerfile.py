@@ -40,7 +40,7 @@ def dockerfile(
     own, and `package_index` where uv comes from. Raises `InputError` for a platform that images are not for.
     """
     if target.platform not in _MACHINES:
-        hint = f"images are for {' and '.join(_MACHINES)}"
+        hint = f"build images for {' and '.join(_MACHINES)}"
         raise InputError(f"target {target.name} is for {target.platform}", hint=hint)
     assert target.lock is not None
     docker, machine = _MACHINES[target.platform]

@@ -45,7 +45,7 @@ def describe_list(manifest: Manifest, *, show_all: bool = False) -> str:
             str(environment.number),
             _name(environment),
             _state(environment),
-            _describe_reads(environment),
+            describe_reads(environment),
             environment.path,
         )
         for environment in shown
@@ -76,8 +76,8 @@ def count_hidden(removed: int, runs: int) -> Iterator[str]:
         yield f"{' and '.join(parts)} not shown (see --all)"
 
 
-def _describe_reads(environment: Environment) -> str:
-    # dcp<=2.14
+def describe_reads(environment: Environment) -> str:
+    """Describe which distributed checkpoints an environment reads: `dcp<=2.14` in words."""
     reads = environment.reads or ""
     return f"reads up to torch {reads.removeprefix('dcp<=')}" if reads.startswith("dcp<=") else reads
 
@@ -114,7 +114,7 @@ def describe_change(changed: Changed) -> str:
 def _describe_change_lines(changed: Changed) -> Iterator[str]:
     before, after = changed.before, changed.after
     if not changed.packages:
-        yield f"environment {before} holds that already: nothing changed"
+        yield f"environment {before} already has that: nothing changed"
         return
     stayed = f"{changed.same} package{'' if changed.same == 1 else 's'} kept at the same version"
     if after.number == before.number:
@@ -180,11 +180,12 @@ def _mark(run: Run, environment: Environment) -> str:
     reads = run.newest_readable.get(environment.number)
     if reads is None:
         return "reads none"
+    with_code = " with code" if environment.number in run.with_code_for else ""
     if reads == run.newest:
-        return "reads it"
+        return f"reads it{with_code}"
     back = behind(run.newest, reads)
     lag = f" ({back} step{'s' if back != 1 else ''} behind)" if back else ""
-    return f"reads {make_printable(reads)}{lag}"
+    return f"reads {make_printable(reads)}{with_code}{lag}"
 
 
 def _of_run(run: Run, environment: Environment) -> dict[str, Any]:
@@ -217,7 +218,7 @@ def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
     yield from (f"warning: {finding.advice}" for finding in find_wrong_in(environment, store))
     yield f"python: {environment.python.version} on {environment.python.path}"
     yield f"torch: {environment.torch or 'none'}, from {environment.index or 'the default package index'}"
-    yield f"reads: {environment.reads or 'unknown'}"
+    yield f"checkpoints: {describe_reads(environment) or 'not known'}"
     yield from (
         f"checkpoints: {line}" for run in store.read().runs for line in describe_run(run, environment)
     )
@@ -225,17 +226,17 @@ def _show_lines(environment: Environment, store: Store) -> Iterator[str]:
     if plan is not None:
         yield f"plan: {plan['requested']}, {plan['outcome']}: {' '.join(plan['requirements'])}"
         yield f"  for Python {plan['python']['version']}, from {plan['index'] or 'the default package index'}"
-        yield from (f"  because {each}" for each in plan["why"])
+        yield from (f"  because {reason}" for reason in plan["why"])
     if environment.choice is not None:
         if plan is None:
-            yield from (f"because {each}" for each in environment.choice.because)
-        yield from (f"ignored: {each}" for each in environment.choice.ignored)
-        yield from (f"note: {each}" for each in environment.choice.warnings)
+            yield from (f"because {reason}" for reason in environment.choice.because)
+        yield from (f"ignored: {setting}" for setting in environment.choice.ignored)
+        yield from (f"note: {warning}" for warning in environment.choice.warnings)
         if environment.choice.added:
             yield f"added: {', '.join(environment.choice.added)}"
     for proof in environment.proofs:
         yield f"proof: {describe_proof(proof)}"
-        yield from (f"  {each}" for each in proof.said)
+        yield from (f"  {line}" for line in proof.said)
     lock = store.lock_path(environment.number)
     if os.path.isfile(lock):
         yield f"lock: {lock}"
@@ -253,19 +254,19 @@ def _describe_made_lines(made: CreateOutcome, order: CreateOrder, program: str |
     yield f"made environment {environment}"
     yield f"  {environment.path}"
     if order.ignored:
-        yield f"  ignored: {', '.join(order.ignored)}"
+        yield f"  ignoring your {', '.join(order.ignored)}"
     fallback = made.fallback
     if fallback is not None:
         kept = fallback.environment
         untouched = (
-            "unchanged (compared file by file)"
+            "unchanged (every file compared)"
             if not made.changed_by_others
-            else "changed by others meanwhile"
+            else "changed by another process meanwhile"
         )
         yield f"  environment {kept}: {untouched}"
-        yield from (f"    {each}" for each in made.changed_by_others[:5])
+        yield from (f"    {change}" for change in made.changed_by_others[:5])
     if order.build.unproven:
-        yield "  unproven: it has not run on a device yet"
+        yield "  untested until run on a GPU"
     yield f"  to add to it: {_adding_to(environment)}"
     if program is not None:
         yield f"next: {program} run -e {number} -- python -c 'import torch; print(torch.__version__)'"

@@ -21,7 +21,7 @@ def export_requirements(target: LockedTarget, lock: Lock) -> str:
         f"# Made from {target.file} by `torchenv export --requirements {target.name}`; install it with",
         "#   pip install --no-deps --require-hashes -r FILE",
     ]
-    head += [f"# Not here, since it is a folder of the project: {folder.name}" for folder in lock.local]
+    head += [f"# Left out, as it is a folder of the project: {folder.name}" for folder in lock.local]
     lines = [_requirement(package, target) for package in lock.packages]
     return "\n".join([*head, *lines]) + "\n"
 
@@ -35,7 +35,8 @@ def _requirement(package: LockedPackage, target: LockedTarget) -> str:
     file = package.choose_file(target.python, target.platform)
     if file is None:
         raise InputError(
-            f"{package.name} comes from a repository and has no file", hint="lock a released version of it"
+            f"{package.name} comes from a repository and has no file to download",
+            hint="lock a released version of it",
         )
     return f"{package.name} @ {file.url} --hash=sha256:{file.sha256}"
 

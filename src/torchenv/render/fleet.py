@@ -9,7 +9,7 @@ from torchenv.render.environment import columns
 
 
 def describe_fleet(fleet: Fleet) -> str:
-    """Describe what each machine gets and why, and the fewest targets that serve them all."""
+    """Describe what each machine gets and why, and the fewest targets that support them all."""
     return "\n".join(_lines(fleet))
 
 
@@ -22,12 +22,12 @@ def _lines(fleet: Fleet) -> Iterator[str]:
     yield columns(rows)
     if fleet.targets:
         count = len(fleet.targets)
-        yield f"the fewest targets that serve {'them all' if not fleet.unserved else 'the others'}: {count}"
+        yield f"the fewest targets that support {'them all' if not fleet.unserved else 'the others'}: {count}"
         for kind in fleet.targets:
             served = [member for member in fleet.members if member.served_by == kind]
             held = [item.name for item in served if item.is_held_back]
             back = f", and holds back {', '.join(held)}" if held else ""
-            yield f"  {kind} serves {', '.join(item.name for item in served)}{back}"
+            yield f"  {kind} supports {', '.join(item.name for item in served)}{back}"
     for member in fleet.members:
         if member.opens:
             yield f"{member.name}: {member.opens}"

@@ -32,13 +32,13 @@ def _lines(host: Host) -> Iterator[str]:
     yield from (f"note: {problem.message}" for problem in host.problems)
     accelerators = (host.nvidia, host.amd, host.intel)
     if all(accelerator.status is Status.ABSENT for accelerator in accelerators) and host.system != "darwin":
-        yield "no accelerator was seen"
+        yield "no accelerator found"
 
 
 def _state(environment: SeenEnvironment) -> str:
     if environment.was_found:
         return "found in this project"
-    return "in use" if environment.active else "beside"
+    return "active" if environment.active else "beside"
 
 
 def _system(host: Host) -> str:

@@ -163,7 +163,7 @@ def _describe_devices(report: ReportData) -> str:
 def _label(environment: Environment, active: Environment | None, previous: Environment | None) -> str:
     if environment == active:
         return f"{environment} (active)"
-    return f"{environment} (rollback leads there)" if environment == previous else str(environment)
+    return f"{environment} (previous)" if environment == previous else str(environment)
 
 
 def _newest(timelines: tuple[Timeline, ...], numbers: list[int]) -> Iterator[tuple[str, ...]]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from torchenv.host.model import Host
-from torchenv.render.environment import columns
+from torchenv.render.environment import columns, describe_reads
 from torchenv.render.host import describe_host
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, EnvironmentKind, Run, State
@@ -61,9 +61,9 @@ def list_sections(standing: ReportData) -> Iterator[Section]:
     ]
     yield Section(
         title="Environments",
-        head=("", "number", "name", "torch", "Python", "state", "reads"),
+        head=("", "number", "name", "torch", "Python", "state", "checkpoints"),
         rows=tuple(_environment(environment, manifest) for environment in environments),
-        lines=() if environments else ("none yet: `torchenv create` makes one",),
+        lines=() if environments else ("none yet: make one with `torchenv create`",),
     )
     yield Section(
         title="Proofs",
@@ -95,7 +95,7 @@ def _environment(environment: Environment, manifest: Manifest) -> tuple[str, ...
         environment.state.value
         if environment.kind is EnvironmentKind.BUILT
         else f"adopted, {environment.state.value}",
-        environment.reads or "",
+        describe_reads(environment),
     )
 
 
@@ -117,7 +117,7 @@ def _checkpoints(manifest: Manifest) -> Iterator[Section]:
     numbers = tuple(environment.number for environment in manifest.environments if environment.on_disk)
     yield Section(
         title="Checkpoints",
-        head=("run", "newest", *(f"newest that {number} reads" for number in numbers)),
+        head=("run", "newest", *(f"newest for {number}" for number in numbers)),
         rows=tuple(
             (run.path, run.newest or "", *(_reads(run, number) for number in numbers))
             for run in manifest.runs

@@ -117,7 +117,7 @@ def _status_lines(status: StatusReport, root: Path, now: datetime) -> Iterator[s
     if current is None:
         yield "No active environment"
     else:
-        yield f"in use: environment {current}, {current.kind.value}, {current.state.value}"
+        yield f"active: environment {current}, {current.kind.value}, {current.state.value}"
         yield f"  {current.path}"
         yield f"  torch {current.torch or 'none'} on Python {current.python.version}"
     yield f"rollback: {_way_back(status.before)}"
@@ -139,7 +139,7 @@ def _status_lines(status: StatusReport, root: Path, now: datetime) -> Iterator[s
     if status.removed:
         names = ", ".join(map(str, status.removed))
         yield f"removed: {names}; rebuild with `torchenv restore {status.removed[-1].number}`"
-    yield from (f"runs from it: {item}" for item in status.running)
+    yield from (f"in use by: {item}" for item in status.running)
     yield from (f"note: {problem.message}" for problem in status.problems)
 
 
@@ -157,7 +157,7 @@ def _change(change: PackageChange | None) -> dict[str, str | None] | None:
 def _describe_pruned_lines(pruned: Pruned, *, dry_run: bool) -> Iterator[str]:
     for item in pruned.gone:
         yield f"{'would remove' if dry_run else 'removed'} environment {item}"
-    for each, why in pruned.kept:
-        yield f"kept environment {each}: {why}"
+    for environment, why in pruned.kept:
+        yield f"kept environment {environment}: {why}"
     if not pruned.gone:
         yield "nothing to remove"

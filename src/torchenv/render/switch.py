@@ -62,7 +62,7 @@ def _lines(switched: Switched, program: str) -> Iterator[str]:
         yield f"environment {now} is now active" + (f" (before: {before})" if before else "")
     yield f"  {now.path}"
     yield from (f"  {line}" for line in switched.said)
-    yield from (f"  {process} still runs from {before}" for process in switched.running)
+    yield from (f"  {before} is still used by {process}" for process in switched.running)
     yield f'next: eval "$({program} activate)", or {program} run -- COMMAND'
 
 

@@ -13,7 +13,7 @@ SCHEMA = "torchenv.upgrade/1"
 
 _WORDS = {
     "go": "Go: upgrade now",
-    "go-at-checkpoint-boundary": "Go at the next checkpoint boundary: upgrade when you next start a run",
+    "go-at-checkpoint-boundary": "Go: upgrade when you next start a run",
     "stay": "Stay on the release that you have",
     "cannot": "Nothing suits this machine",
 }

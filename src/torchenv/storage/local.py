@@ -193,7 +193,7 @@ class LocalDraft:
             if held is False:
                 self._unlock()
                 hint = "wait for it to end"
-                raise InputError(f"another run is writing {self._final} just now", hint=hint)
+                raise InputError(f"another run is writing {self._final}", hint=hint)
 
     def _unlock(self) -> None:
         if self._handle is not None:

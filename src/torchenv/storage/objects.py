@@ -43,7 +43,7 @@ class ObjectPlace:
         except ImportError as error:
             extra = _EXTRAS.get(scheme)
             hint = f"install torchenv[{extra}]" if extra else f"install the fsspec package for {scheme}://"
-            raise InputError(f"{address} needs what is not installed: {error}", hint=hint) from None
+            raise InputError(f"{address} needs a package that is not installed: {error}", hint=hint) from None
         except ValueError as error:
             raise InputError(f"{address}: {error}") from None
         return cls(store, path, address)

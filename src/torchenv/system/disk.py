@@ -317,7 +317,7 @@ def _name(path: Path, folder: int | None) -> str:
 
 def _refuse_link(path: Path, what: str) -> WorkspaceError:
     return WorkspaceError(
-        f"`{path}` is {'a link' if path.is_symlink() else what}: torchenv follows none in a workspace",
+        f"`{path}` is {'a link' if path.is_symlink() else what}: torchenv follows no links in a workspace",
         hint="move it away, or name another workspace with `--root DIR`",
     )
 
@@ -449,7 +449,7 @@ def make_refusal(path: Path, error: OSError) -> WorkspaceError:
     elsewhere = "choose another place with `--root DIR` or TORCHENV_HOME"
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
-            hint = "free some space, with `torchenv prune` for one, or " + elsewhere
+            hint = "free some space, for example with `torchenv prune`, or " + elsewhere
             return WorkspaceError(f"{path}: no space is left on its disk", hint=hint)
         case errno.EROFS:
             return WorkspaceError(f"{path}: its disk is read-only", hint=elsewhere)

@@ -116,7 +116,7 @@ class Table:
         """Return a string that must be one of `choices`; without a default it must be there."""
         value = self.get(key, str) if default is None else self.get(key, str, default)
         if value not in choices:
-            message = f"{value!r} is not one of {', '.join(choices)}"
+            message = f"`{value}` is not one of {', '.join(choices)}"
             raise self.wrong(key, message, nearest(value, choices))
         return value
 
@@ -136,7 +136,7 @@ class Table:
         """Return the list of tables under `key`; a missing one is empty."""
         members = self._members(key, dict, ())
         at = self._at(key)
-        return tuple(Table(each, self.source, f"{at}[{n}]") for n, each in enumerate(members))
+        return tuple(Table(member, self.source, f"{at}[{n}]") for n, member in enumerate(members))
 
     def schema(self, newest: int, *, remedy: str) -> None:
         """Refuse a document whose `schema` number this torchenv does not know."""
@@ -189,7 +189,7 @@ def toml(value: object) -> str:
         case list():
             return f"[{', '.join(map(toml, value))}]"
         case dict():
-            members = ", ".join(f"{toml_key(key)} = {toml(each)}" for key, each in value.items())
+            members = ", ".join(f"{toml_key(key)} = {toml(inner)}" for key, inner in value.items())
             return f"{{ {members} }}"
         case _:
             return str(value)
@@ -211,7 +211,7 @@ def plain(value: Any) -> Any:
         case Enum():
             return value.value
         case Mapping():
-            return {key: plain(each) for key, each in value.items()}
+            return {key: plain(inner) for key, inner in value.items()}
         case list() | frozenset():
             return [plain(item) for item in value]
         case tuple() if not hasattr(value, "_fields"):
@@ -224,5 +224,5 @@ def _spoken(value: object) -> str:
     if value is None:
         return "null"
     if isinstance(value, str):
-        return f"the string {value!r}"
+        return f"the string `{value}`"
     return next((said for kind, said in _SPOKEN.items() if type(value) is kind), repr(value))

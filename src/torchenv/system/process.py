@@ -64,7 +64,7 @@ class End(Enum):
 class Completed:
     """What a command left behind: its exit code, negative for a signal, and what it printed.
 
-    Where it never ran, or was stopped for its time, `code` is 127, 126 or 124 as a shell gives it.
+    Where it never ran, or was out of time, `code` is 127, 126 or 124 as a shell gives it.
     """
 
     command: Command
@@ -79,7 +79,7 @@ class Completed:
             return self.out
         raise ToolFailed(
             f"could not {purpose}: {self.reason()}",
-            hint=f"to see all of it, run `{self.command}`",
+            hint=f"run `{self.command}` to see all of it",
         )
 
     def reason(self) -> str:
@@ -87,7 +87,7 @@ class Completed:
         program = Path(self.command.argv[0]).name
         match self.end:
             case End.NOT_FOUND:
-                return f"there is no program {self.command.argv[0]}"
+                return f"program `{self.command.argv[0]}` not found"
             case End.NOT_STARTED:
                 return f"{program} cannot be started: {self.err}"
             case End.OUT_OF_TIME:
@@ -296,7 +296,7 @@ def become(command: Command, environ: Mapping[str, str]) -> NoReturn:
     except (OSError, ValueError) as error:
         # An empty word is the name of no program, and Python refuses it before the system does.
         reason = getattr(error, "strerror", None) or str(error)
-        raise ToolFailed(f"could not start {command.argv[0] or repr('')}: {reason}") from None
+        raise ToolFailed(f"could not start `{command.argv[0]}`: {reason}") from None
 
 
 def attend(command: Command, environ: Mapping[str, str]) -> int:
@@ -308,7 +308,7 @@ def attend(command: Command, environ: Mapping[str, str]) -> int:
         child = subprocess.Popen(command.argv, env={**environ, **command.env}, cwd=command.cwd)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise ToolFailed(f"could not start {command.argv[0] or repr('')}: {reason}") from None
+        raise ToolFailed(f"could not start `{command.argv[0]}`: {reason}") from None
     before = {}
     for name in _PASSED_ON:
         number = getattr(signal, name, None)

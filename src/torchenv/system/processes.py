@@ -55,7 +55,7 @@ def name_parent(system: str, run: Callable[[], Runner]) -> str | None:
 
 
 def in_proc(directories: Sequence[Path], proc: Path = Path("/proc")) -> tuple[Process, ...]:
-    """Find them in Linux's own list; other users' processes cannot be looked into."""
+    """Find them in Linux's own list; other users' processes cannot be opened."""
     return _others(_in_proc(proc, tuple(f"{directory}/" for directory in directories)))
 
 

@@ -59,7 +59,7 @@ class Journal:
         except (ValueError, KeyError, TypeError, AttributeError):
             raise WorkspaceError(
                 f"`{source}` is damaged, or of a later torchenv",
-                hint="begin again with `torchenv upgrade --restart`",
+                hint="start again with `torchenv upgrade --restart`",
             ) from None
 
     @classmethod

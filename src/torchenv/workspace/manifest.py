@@ -31,7 +31,7 @@ from torchenv.workspace.records import (
 SCHEMA = 1
 
 HEADER = """\
-torchenv's record of this workspace: which environments exist and which one is in use.
+torchenv's record of this workspace: which environments exist and which one is active.
 torchenv replaces this file whole on every change; change it with `torchenv use`,
 `torchenv rollback` and `torchenv remove` rather than by hand.\
 """
@@ -88,10 +88,10 @@ class Manifest:
             raise InputError(f"`{text}` matches environments {several}", hint="give its number")
         (one,) = there
         if one.state is State.BUILDING:
-            hint = "it is still being built, or its run was stopped and the next `torchenv create` clears it"
+            hint = "wait until it is built; if its run was stopped, the next `torchenv create` clears it"
             raise WorkspaceError(f"environment {one} is not finished", hint=hint)
         if one.state is State.REMOVED and not removed:
-            again = f"`torchenv restore {one.number}` builds it again from its lock" if one.lock else None
+            again = f"rebuild it with `torchenv restore {one.number}`" if one.lock else None
             raise NothingSuits(f"environment {one} was removed", hint=again)
         return one
 
@@ -387,7 +387,7 @@ def _check(manifest: Manifest, table: Table) -> None:
     numbers = [environment.number for environment in manifest.environments]
     for n, number in enumerate(numbers):
         if number in numbers[:n]:
-            raise table.tables("environment")[n].wrong("number", f"{number} is there twice")
+            raise table.tables("environment")[n].wrong("number", f"{number} appears twice")
     if manifest.current is not None and manifest.current not in numbers:
         raise table.wrong("current", f"names environment {manifest.current}, which is not recorded")
     if manifest.next_number <= max(numbers, default=0):

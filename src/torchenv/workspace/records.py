@@ -186,6 +186,7 @@ class Run:
     `newest` is the newest complete save, which torch `needs` or newer reads, and of which a downgraded copy
     could be read by the environments of `downgrades_for`. `broken` are incomplete or damaged saves after it.
     For those of `unknown_for` it is not known whether they read the newest, as it holds what torch does not.
+    Those of `with_code_for` read the save of `newest_readable` only with code or an allow-list.
     Of the environments of `unjudged_for` nothing is known: they came later, and no index was there to ask.
     """
 
@@ -199,6 +200,7 @@ class Run:
     broken: tuple[str, ...] = ()
     unjudged_for: tuple[int, ...] = ()
     unknown_for: tuple[int, ...] = ()
+    with_code_for: tuple[int, ...] = ()
     more: More = field(default_factory=nothing_more, hash=False)
 
     def without(self, number: int) -> Run:
@@ -210,6 +212,7 @@ class Run:
             },
             downgrades_for=tuple(reader for reader in self.downgrades_for if reader != number),
             unjudged_for=tuple(reader for reader in self.unjudged_for if reader != number),
+            with_code_for=tuple(reader for reader in self.with_code_for if reader != number),
         )
 
 

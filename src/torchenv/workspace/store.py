@@ -158,11 +158,9 @@ class Store:
 
     def _make_damage_error(self, message: str) -> WorkspaceError:
         if os.path.exists(self.last_good_path):
-            hint = (
-                f"its last good copy is {self.last_good_path}: look through that, then copy it to its place"
-            )
+            hint = f"look through its last good copy {self.last_good_path}, then copy it to its place"
         else:
-            hint = f"no good copy of it is kept; the environments are in {self.environments}"
+            hint = f"look for the environments in {self.environments}; there is no good copy of the manifest"
         return WorkspaceError(message, hint=hint)
 
     def locate(self, environment: Environment) -> Whereabouts:
@@ -450,9 +448,9 @@ class Store:
             return
         with explain_refusals(self.root):
             others = sorted(
-                each.name
-                for each in self.root.iterdir()
-                if each.name.removesuffix(".new") not in {"manifest.toml", *_OF_A_WORKSPACE, *_OF_NOBODY}
+                path.name
+                for path in self.root.iterdir()
+                if path.name.removesuffix(".new") not in {"manifest.toml", *_OF_A_WORKSPACE, *_OF_NOBODY}
             )
         if others:
             hint = f"name a directory of its own, such as --root {shlex.quote(str(self.root / 'torchenv'))}"
@@ -522,9 +520,9 @@ class Store:
             text.encode()
         except UnicodeEncodeError as error:
             line = text.splitlines()[text.count("\n", 0, error.start)]
-            hint = "give the directory a name that is UTF-8 text, or choose another place with --root DIR"
+            hint = "rename the directory to valid UTF-8, or choose another place with --root DIR"
             raise InputError(
-                f"{self.manifest_path} cannot record what is no UTF-8 text: {line}", hint=hint
+                f"{self.manifest_path} cannot record what is not UTF-8 text: {line}", hint=hint
             ) from None
 
     def write_lock(self, number: int, text: str) -> Path:
@@ -610,7 +608,8 @@ class Store:
             if self._is_own(environment.number) or self._read_builder(environment.number) is None
         )
         for environment in unfinished:
-            self._say(f"clearing environment {environment}, which was left unfinished")
+            if not self._is_own(environment.number):
+                self._say(f"clearing environment {environment}, which was left unfinished")
             try:
                 self.discard(environment)
             except WorkspaceError as error:
@@ -680,10 +679,8 @@ class Store:
         directory = self._directory(environment)
         if os.path.exists(directory):
             if environment.on_disk and not _is(environment, directory):
-                hint = "move it to where it belongs; what is not there any more can be removed"
-                raise WorkspaceError(
-                    f"{directory} is not what torchenv built there: it is left alone", hint=hint
-                )
+                hint = "move it to where it belongs, or remove the environment from the manifest"
+                raise WorkspaceError(f"{directory} is not what torchenv built there: left alone", hint=hint)
             try:
                 self._disk.make_directory(self._trash)
                 # Only what is marked is deleted: whatever else lies there is somebody's.
@@ -788,15 +785,15 @@ class Store:
         # A manifest that someone edited must not lead to deleting what lies elsewhere.
         name = Path(environment.path).name
         if environment.kind is not EnvironmentKind.BUILT or not name.startswith(f"{environment.number}-"):
-            raise WorkspaceError(
-                f"{environment.path} is not one of torchenv's own environments: it is left alone"
-            )
+            raise WorkspaceError(f"{environment.path} is not one of torchenv's own environments: left alone")
         return self.environments / name
 
     def _put_back_wrongly_discarded(self, manifest: Manifest) -> None:
         # A run may stop between renaming an environment away and recording that it was removed.
         built = {
-            Path(each.path).name: each for each in manifest.environments if each.kind is EnvironmentKind.BUILT
+            Path(environment.path).name: environment
+            for environment in manifest.environments
+            if environment.kind is EnvironmentKind.BUILT
         }
         for directory in self._list_discarded():
             environment = built.get(directory.name)
@@ -811,7 +808,7 @@ class Store:
 def _beside(path: Path) -> Iterator[Path]:
     """Yield where it would be if its project had another name now, and the workspace lay elsewhere."""
     with suppress(OSError):
-        yield from (each / path.name for each in path.parent.parent.iterdir())
+        yield from (place / path.name for place in path.parent.parent.iterdir())
 
 
 def constraints_path(directory: Path) -> Path:

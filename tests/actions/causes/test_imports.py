@@ -11,7 +11,7 @@ from torchenv.catalogue import resources
 from torchenv.environment.inspect import Installation, Layout
 
 CURAND = (
-    "torch brings cuRAND no longer from 2.15 on: add nvidia-curand to the profile's packages, and load it"
+    "torch no longer brings cuRAND from 2.15 on: add nvidia-curand to the profile's packages, and load it"
     " before the extension or give the extension an RPATH to it"
 )
 
@@ -29,10 +29,10 @@ def installation(tmp_path: Path) -> Installation:
         (info / "METADATA").write_text(
             f"Metadata-Version: 2.4\nName: {name.replace('_', '-')}\nVersion: {version}\n"
         )
-        (info / "RECORD").write_text("".join(f"{each},,\n" for each in files))
-        for each in files:
-            (tmp_path / each).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / each).touch()
+        (info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+        for file in files:
+            (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / file).touch()
     return Installation(
         path=tmp_path, layout=Layout.VENV, site_packages=(tmp_path,), torch="2.15.0+cu132", python="3.12.7"
     )
@@ -51,7 +51,7 @@ def test_a_library_that_was_removed_is_named_with_the_package_that_brought_it(
     library = installation.path / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9"
     library.unlink()
     assert explain_import_failure(message, "torch", installation, resources.catalogue()) == (
-        f"{message} ({library} of nvidia-cudnn-cu13 9.26.0.51 is gone: make the environment anew)"
+        f"{message} ({library} of nvidia-cudnn-cu13 9.26.0.51 is missing: build the environment again)"
     )
 
 
@@ -77,7 +77,7 @@ def test_a_library_that_nothing_brings_is_told_so(
 def test_a_companion_of_another_release_is_named_with_the_right_one(installation: Installation) -> None:
     message = "RuntimeError: Detected that PyTorch and TorchAudio were compiled with different CUDA versions."
     assert explain_import_failure(message, "torchaudio", installation, resources.catalogue()) == (
-        f"{message} (torchaudio 2.11.0 is beside torch 2.15.0, whose companion is 2.11.1)"
+        f"{message} (torchaudio 2.11.0 is installed beside torch 2.15.0, whose companion is 2.11.1)"
     )
 
 

@@ -80,6 +80,6 @@ def test_a_variable_that_leads_python_elsewhere_is_named(name: str) -> None:
         Problem(
             "python-path",
             name,
-            f"{name} leads every Python that this shell starts to /opt/lib; unset it first",
+            f"{name} points every Python of this shell at /opt/lib; unset it first",
         ),
     )

@@ -23,11 +23,11 @@ def library(*, needed: tuple[str, ...] = (), undefined: tuple[str, ...] = (), ru
         names.extend(text.encode() + b"\0")
         return len(names) - len(text) - 1
 
-    tags = [(NEEDED, name(each)) for each in needed]
+    tags = [(NEEDED, name(library)) for library in needed]
     tags += [(RUNPATH, name(runpath))] if runpath else []
     # An undefined function: global, in no section.
     symbols = b"\0" * 24 + b"".join(
-        struct.pack("<IBBHQQ", name(each), 0x12, 0, 0, 0, 0) for each in undefined
+        struct.pack("<IBBHQQ", name(symbol), 0x12, 0, 0, 0, 0) for symbol in undefined
     )
     start = 64 + 2 * 56
     symbols_at = start + 16 * (len(tags) + 5)
@@ -64,7 +64,7 @@ def test_a_library_that_says_where_is_a_warning_with_the_place(breakages: Breaka
     (finding,) = read(content, breakages)
     assert finding == (
         "warning: it needs libcurand.so.10, and torch 2.15.0 neither brings nor loads cuRAND;"
-        " it looks in $ORIGIN/../nvidia/cu13/lib"
+        " it searches $ORIGIN/../nvidia/cu13/lib"
     )
 
 
@@ -112,4 +112,4 @@ def test_a_library_that_never_says_curand_is_not_read_further() -> None:
 def read(content: bytes, breakages: Breakages) -> list[str]:
     result = audit_native("mine.so", BytesIO(content), [breakages])
     assert not isinstance(result, Unread)
-    return [f"{each.severity}: {each.why}" for each in result]
+    return [f"{item.severity}: {item.why}" for item in result]

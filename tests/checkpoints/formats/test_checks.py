@@ -108,7 +108,7 @@ def test_a_large_checkpoint_is_judged_by_its_checks(monkeypatch: pytest.MonkeyPa
         "dcp-metadata-module", "dcp-storage-meta", "dcp-strides",
     ]  # fmt: skip
     assert [note.code for note in short.problems] == ["shard-short"]
-    assert [note.message for note in absent.problems] == ["__0_0.distcp is not there"]
+    assert [note.message for note in absent.problems] == ["__0_0.distcp is missing"]
 
 
 edits = st.lists(

@@ -39,7 +39,7 @@ def test_no_module_here_imports_what_could_run_a_pickle() -> None:
     (package,) = torchenv.checkpoints.__path__
     for path in Path(package).glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom):
                 names = [node.module or ""]
             tops = {name.partition(".")[0] for name in names}

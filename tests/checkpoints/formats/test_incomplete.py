@@ -54,7 +54,7 @@ def test_the_folder_of_a_killed_save_is_not_complete(case: str, expected: tuple[
 def test_a_save_that_is_going_on_has_only_its_temporary_metadata() -> None:
     checkpoint = seen({".metadata.tmp": b"\x80\x04"})
 
-    message = "no .metadata, only .metadata.tmp: the save was stopped, or is still going on"
+    message = "no .metadata, only .metadata.tmp: the save was interrupted, or is still running"
     assert told(checkpoint) == ("incomplete", [message])
     assert checkpoint.reader.reads("2.15.0") is None
 
@@ -63,7 +63,7 @@ def test_a_shard_that_is_not_there_is_named() -> None:
     files = files_of(SAMPLES / "2.14.1" / "sh_fsdp2")
     del files["__1_0.distcp"]
 
-    assert told(seen(files)) == ("incomplete", ["__1_0.distcp is not there"])
+    assert told(seen(files)) == ("incomplete", ["__1_0.distcp is missing"])
 
 
 def test_files_beside_a_checkpoint_do_not_count() -> None:
@@ -120,7 +120,7 @@ def test_a_sharded_model_whose_second_file_is_cut_short_is_corrupt() -> None:
     assert told(seen(files)) == ("corrupt", [message])
 
     del files["m-00002-of-00002.safetensors"]
-    messages = ["m-00002-of-00002.safetensors is not there", "m 2 of 2 is not there"]
+    messages = ["m-00002-of-00002.safetensors is missing", "m 2 of 2 is missing"]
     assert told(seen(files)) == ("incomplete", messages)
 
 
@@ -128,7 +128,7 @@ def test_a_rank_whose_safetensors_are_missing_leaves_a_gap() -> None:
     files = files_of(SAMPLES / "2.15.0" / "sh_hf")
     del files["shard-00001-model-00001-of-00001.safetensors"]
 
-    messages = ["shard 1 is not there", "chunks do not cover s0, s1, uneven, bf"]
+    messages = ["shard 1 is missing", "chunks do not cover s0, s1, uneven, bf"]
     checkpoint = seen(files)
     assert checkpoint.state == "incomplete"
     assert sorted(note.message for note in checkpoint.problems) == sorted(messages)

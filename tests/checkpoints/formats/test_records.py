@@ -133,10 +133,10 @@ def _outcome(data: bytes, *, keep: bool) -> Told | str:
         return damaged.code if keep else "left"
 
 
-SMALL = {each: metadata(TENSORS[:24], strides=each) for each in (True, False)}
+SMALL = {answer: metadata(TENSORS[:24], strides=answer) for answer in (True, False)}
 
 
 def test_the_changed_files_are_read_by_records_where_they_can_be() -> None:
-    read = Counter(by_records(SMALL[each], keep=False)[1].tensors for each in SMALL)
+    read = Counter(by_records(SMALL[name], keep=False)[1].tensors for name in SMALL)
 
     assert all(tensors > 10 for tensors in read)

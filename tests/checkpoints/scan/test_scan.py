@@ -43,7 +43,7 @@ def scanned(root: Path, before: ScanIndex | None = None) -> ScanIndex:
 def states(root: Path) -> dict[str, str]:
     index = scanned(root)
     runs = runs_of(index, lambda path: path.removeprefix(f"{root}/"))
-    return {part.path: part.found.state for run in runs for each in run.saves for part in each.parts}
+    return {part.path: part.found.state for run in runs for save in run.saves for part in save.parts}
 
 
 def lines(root: Path) -> tuple[Run, ...]:
@@ -242,7 +242,7 @@ def test_a_link_in_a_circle_hides_nothing_beside_it(tmp_path: Path) -> None:
     assert "is a link" in str(refused.value)
     with pytest.raises(InputError) as raised:
         scanned(tmp_path / "a" / "me")
-    assert "cannot be looked into" in str(raised.value)
+    assert "cannot be opened" in str(raised.value)
 
 
 def test_a_file_that_is_named_itself_may_be_a_link(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_a_file_that_is_named_itself_may_be_a_link(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "start", "said"),
     [
-        (".metadata", b"", ".metadata: a pickle of 2199023255552 bytes is not opened"),
+        (".metadata", b"", ".metadata: a pickle of 2199023255552 bytes is too large to open"),
         ("a.safetensors", b"\0\0\0\0\0\1\0\0{", "a.safetensors: it is not what safetensors writes"),
         ("a.safetensors.index.json", b"{", "a.safetensors.index.json: it is not what safetensors writes"),
         ("a.pt", b"PK\3\4", "the archive cannot be read: File is not a zip file"),
@@ -292,6 +292,6 @@ def test_a_directory_that_may_not_be_read_is_told(tmp_path: Path) -> None:
     closed.chmod(0)
     said: list[str] = []
     scan([place(tmp_path)], None, said.append)
-    assert said == [f"{closed} cannot be looked into: Permission denied"]
+    assert said == [f"{closed} cannot be opened: Permission denied"]
     assert states(tmp_path) == {"a/step-100": "complete"}
     closed.chmod(0o700)

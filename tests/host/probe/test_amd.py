@@ -39,13 +39,13 @@ def test_the_processor_is_no_gpu_and_a_small_part_does_not_hide_the_card(tmp_pat
 def test_where_the_kernel_speaks_the_slow_tools_are_not_asked(tmp_path: Path) -> None:
     tools = Tools({})
     probed(tmp_path, kfd(0, 120000), tools)
-    assert not {"amd-smi", "rocm_agent_enumerator"} & {each.argv[0] for each in tools.asked}
+    assert not {"amd-smi", "rocm_agent_enumerator"} & {command.argv[0] for command in tools.asked}
 
 
 def test_a_mask_leaves_what_it_names_and_is_told(tmp_path: Path) -> None:
     variables = {"HIP_VISIBLE_DEVICES": "0"}
     host = probed(tmp_path, kfd(0, 100306, 120000), variables=variables)
-    assert [each.visible for each in host.amd.devices] == [True, False]
+    assert [device.visible for device in host.amd.devices] == [True, False]
     message = (
         "HIP_VISIBLE_DEVICES=0 leaves GPU 0 (AMD GPU gfx1036, gfx1036)"
         " and hides GPU 1 (AMD GPU gfx1200, gfx1200)"
@@ -66,7 +66,7 @@ def test_masks_count_among_what_the_one_before_leaves(
     tmp_path: Path, variables: dict[str, str], visible: list[bool]
 ) -> None:
     host = probed(tmp_path, kfd(0, 90402, 90402, 90402), variables=variables)
-    assert [each.visible for each in host.amd.devices] == visible
+    assert [device.visible for device in host.amd.devices] == visible
 
 
 def test_a_mask_may_name_a_card_by_its_unique_number(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_mask_may_name_a_card_by_its_unique_number(tmp_path: Path) -> None:
     for node, unique in ((1, 0xABCDEF0123456789), (2, 0x1122334455667788)):
         files[f"/sys/class/kfd/kfd/topology/nodes/{node}/properties"] += f"unique_id {unique}\n"
     host = probed(tmp_path, files, variables={"ROCR_VISIBLE_DEVICES": "GPU-1122334455667788"})
-    assert [each.visible for each in host.amd.devices] == [False, True]
+    assert [device.visible for device in host.amd.devices] == [False, True]
 
 
 def test_the_kernel_knows_better_than_the_override(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_the_kernel_knows_better_than_the_override(tmp_path: Path) -> None:
     (part,) = host.amd.devices
     assert part == AmdDevice(index=0, name="Card gfx900", gfx="gfx1151", override="gfx900", integrated=True)
     message = (
-        "HSA_OVERRIDE_GFX_VERSION=9.0.0 makes ROCm see gfx900 where the kernel names gfx1151; gfx1151 counts"
+        "HSA_OVERRIDE_GFX_VERSION=9.0.0 makes ROCm see gfx900 where the kernel names gfx1151; using gfx1151"
     )
     assert host.problems == (Problem("gfx-override", "HSA_OVERRIDE_GFX_VERSION", message),)
 
@@ -92,7 +92,7 @@ def test_an_override_makes_the_tools_useless_for_what_a_gpu_is(tmp_path: Path) -
     variables = {"HSA_OVERRIDE_GFX_VERSION": "11.0.0"}
     host = probed(tmp_path, tools={"rocminfo": rocminfo("gfx1100")}, variables=variables)
     assert host.amd.devices == (AmdDevice(index=0, name="Card gfx1100", gfx=None, override="gfx1100"),)
-    assert [each.code for each in host.problems] == ["gfx-override"]
+    assert [problem.code for problem in host.problems] == ["gfx-override"]
 
 
 def test_an_override_that_says_the_truth_is_no_problem(tmp_path: Path) -> None:
@@ -129,8 +129,8 @@ def test_a_tool_stands_in_for_the_kernel(tmp_path: Path, tool: str, text: str, d
 
 def test_a_kernel_that_can_be_read_needs_no_permission(tmp_path: Path) -> None:
     host = probed(tmp_path, kfd(0, 110000), {"rocminfo": PERMISSION})
-    assert [each.gfx for each in host.amd.devices] == ["gfx1100"]
-    assert [each.code for each in host.problems] == ["kfd-permission"]
+    assert [device.gfx for device in host.amd.devices] == ["gfx1100"]
+    assert [problem.code for problem in host.problems] == ["kfd-permission"]
 
 
 def test_a_card_without_its_driver_is_unreadable(tmp_path: Path) -> None:
@@ -147,10 +147,10 @@ def test_a_part_of_the_processor_without_a_driver_is_named_and_blocks_nothing(tm
     host = probed(tmp_path, pci("0000:12:00.0 1002:164e"))
     part = AmdDevice(index=0, name="AMD integrated graphics gfx1036", gfx="gfx1036", integrated=True)
     assert host.amd == Amd(status=Status.FOUND, devices=(part,))
-    assert [each.code for each in host.problems] == ["kfd-missing"]
+    assert [problem.code for problem in host.problems] == ["kfd-missing"]
 
 
 def test_an_accelerator_of_the_data_centre_is_a_card_although_it_holds_a_processor(tmp_path: Path) -> None:
     # MI300A
     host = probed(tmp_path, kfd(0, 90402))
-    assert [(each.gfx, each.integrated) for each in host.amd.devices] == [("gfx942", False)]
+    assert [(device.gfx, device.integrated) for device in host.amd.devices] == [("gfx942", False)]

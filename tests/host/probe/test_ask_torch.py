@@ -31,7 +31,7 @@ class Answering:
     """Answers for the interpreters of some environments; the others fail."""
 
     def __init__(self, *known: Path) -> None:
-        self.known = tuple(str(each) for each in known)
+        self.known = tuple(str(torch) for torch in known)
         self.asked: list[Command] = []
 
     def __call__(self, command: Command, *, timeout: float | None = None) -> Completed:
@@ -68,9 +68,9 @@ def host(tmp_path: Path) -> Host:
 def test_the_active_environment_is_asked_first_and_its_answer_kept(host: Host, tmp_path: Path) -> None:
     run = Answering(tmp_path / "active", tmp_path / "beside")
     known = ask_torch(host, run)
-    assert [each.compute_capability for each in known.nvidia.devices] == [Capability(8, 9)]
+    assert [device.compute_capability for device in known.nvidia.devices] == [Capability(8, 9)]
     assert run.asked == [question(str(tmp_path / "active" / "bin" / "python"))]
-    assert [(each.source, each.outcome, each.text) for each in known.evidence] == [
+    assert [(item.source, item.outcome, item.text) for item in known.evidence] == [
         (f"torch in {tmp_path / 'active'}", "read", ANSWER.splitlines()[1])
     ]
 
@@ -78,7 +78,7 @@ def test_the_active_environment_is_asked_first_and_its_answer_kept(host: Host, t
 def test_where_that_torch_says_nothing_another_is_asked(host: Host, tmp_path: Path) -> None:
     run = Answering(tmp_path / "beside")
     assert ask_torch(host, run).nvidia.devices[0].compute_capability == Capability(8, 9)
-    assert [Path(each.argv[0]).parents[1].name for each in run.asked] == ["active", "beside"]
+    assert [Path(command.argv[0]).parents[1].name for command in run.asked] == ["active", "beside"]
 
 
 def test_where_no_torch_says_anything_unknown_stays_unknown(host: Host) -> None:

@@ -38,7 +38,10 @@ def conda(place: Path) -> Path:
 
 
 def seen(host: Host) -> list[tuple[str, str, str, bool]]:
-    return [(each.path, str(each.python), str(each.torch), each.active) for each in host.environments]
+    return [
+        (environment.path, str(environment.python), str(environment.torch), environment.active)
+        for environment in host.environments
+    ]
 
 
 def test_torch_is_read_from_its_file_with_the_local_label_and_nothing_is_started(tmp_path: Path) -> None:
@@ -46,7 +49,7 @@ def test_torch_is_read_from_its_file_with_the_local_label_and_nothing_is_started
     tools = Tools({})
     host = probed(tmp_path / "root", tools=tools, project=tmp_path / "work")
     assert seen(host) == [(str(place), "3.12.3", "2.14.1+cu130", True)]
-    assert not any(str(place) in str(each) for each in tools.asked)
+    assert not any(str(place) in str(command) for command in tools.asked)
 
 
 def test_a_dist_info_alone_still_names_the_version(tmp_path: Path) -> None:
@@ -82,7 +85,7 @@ def test_condas_base_does_not_displace_the_projects_own(tmp_path: Path) -> None:
     ]
     message = (
         f"conda's base environment {base} is active in this shell and is not touched;"
-        f" the environment in use is {own}"
+        f" the active environment is {own}"
     )
     assert host.problems == (Problem("conda-base-active", "CONDA_PREFIX", message),)
 
@@ -98,7 +101,10 @@ def test_an_environment_of_conda_that_was_activated_by_name_is_in_use(tmp_path: 
     named, own = conda(tmp_path / "miniforge3/envs/train"), venv(tmp_path / "work/.venv")
     variables = {"CONDA_PREFIX": str(named), "CONDA_DEFAULT_ENV": "train"}
     host = probed(tmp_path / "root", variables=variables, project=tmp_path / "work")
-    assert [(each.path, each.active) for each in host.environments] == [(str(named), True), (str(own), False)]
+    assert [(environment.path, environment.active) for environment in host.environments] == [
+        (str(named), True),
+        (str(own), False),
+    ]
 
 
 def test_one_environment_under_two_names_is_one(tmp_path: Path) -> None:
@@ -111,7 +117,7 @@ def test_a_variable_that_leads_nowhere_is_said(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     host = probed(tmp_path / "root", variables={"VIRTUAL_ENV": str(gone)})
     assert host.environments == ()
-    message = f"VIRTUAL_ENV leads to {gone}, which is no environment"
+    message = f"VIRTUAL_ENV points at {gone}, which is not an environment"
     assert host.problems == (Problem("environment-missing", str(gone), message),)
 
 
@@ -187,7 +193,7 @@ def test_the_users_own_torch_goes_before_the_systems_and_only_one_is_in_use(tmp_
     answer = f"{ANSWER}prefix {tmp_path / 'usr'}\n"
     variables = {"PATH": str(python.parent), "HOME": str(tmp_path / "home")}
     host = probed(tmp_path / "root", tools={str(python): answer}, variables=variables)
-    assert [(each.path, each.active) for each in host.environments] == [
+    assert [(environment.path, environment.active) for environment in host.environments] == [
         (str(tmp_path / "home/.local"), True),
         (str(tmp_path / "usr"), False),
     ]
@@ -209,4 +215,4 @@ def test_an_environment_that_no_shell_is_in_is_called_found(tmp_path: Path) -> N
     assert Host.from_json(json.dumps(found.to_document()), "host.json").environments == found.environments
     variables = {"VIRTUAL_ENV": str(own)}
     active = probed(tmp_path / "root", variables=variables, project=tmp_path / "work")
-    assert f"environment (in use): {own}, torch" in describe_host(active)
+    assert f"environment (active): {own}, torch" in describe_host(active)

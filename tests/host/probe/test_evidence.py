@@ -64,18 +64,18 @@ def test_a_document_put_together_by_hand_is_understood_too() -> None:
     evidence = (Evidence(question, "read", "581.42, NVIDIA GeForce RTX 4070 Ti, 8.9\n"),)
     host = reparse(Host(system="windows", machine="amd64", evidence=evidence))
     assert host.platform == "windows-x86_64"
-    assert [(each.name, each.compute_capability) for each in host.nvidia.devices] == [
+    assert [(device.name, device.compute_capability) for device in host.nvidia.devices] == [
         ("NVIDIA GeForce RTX 4070 Ti", (8, 9))
     ]
 
 
 def test_no_identifier_is_left_and_masks_still_mean_the_same_card(tmp_path: Path) -> None:
     host = busy(tmp_path)
-    assert [each.visible for each in host.nvidia.devices] == [False, True]
+    assert [device.visible for device in host.nvidia.devices] == [False, True]
     written = json.dumps(host.to_document())
     assert "44445555abcd" not in written
     assert "8f5c1a2b" not in written
-    assert [each.text for each in host.evidence if each.source == "$CUDA_VISIBLE_DEVICES"] == [
+    assert [evidence.text for evidence in host.evidence if evidence.source == "$CUDA_VISIBLE_DEVICES"] == [
         "GPU-00000000-0000-0000-0000-000000000002"
     ]
 
@@ -87,7 +87,7 @@ def test_masking_what_is_masked_changes_nothing() -> None:
         Evidence("xml", "read", "<serial>1320020012345</serial>\n"),
     )
     once = mask_evidence(evidence)
-    assert [each.text for each in once] == [
+    assert [name.text for name in once] == [
         "ASIC_SERIAL: 0000000000\nunique_id 1\nGPU-0000000000000001\n",
         "unique_id 1\nunique_id 2\n",
         "<serial>0000000000000</serial>\n",
@@ -97,7 +97,7 @@ def test_masking_what_is_masked_changes_nothing() -> None:
 
 def test_what_was_not_there_and_what_failed_are_kept_apart(tmp_path: Path) -> None:
     host = probed(tmp_path, tools={"rocminfo": Says("no", code=1)})
-    outcomes = {each.source: each.outcome for each in host.evidence}
+    outcomes = {evidence.source: evidence.outcome for evidence in host.evidence}
     assert outcomes["/proc/driver/nvidia/version"] == "absent"
     assert outcomes["xpu-smi discovery -j"] == "absent"
     assert outcomes["rocminfo"] == "failed"
@@ -120,14 +120,14 @@ def test_a_copy_of_another_machine_is_read_without_this_ones_libraries(tmp_path:
     host = probe(Sources.sysroot(tools, {}, root), project=None, now=NOW)
     assert str(host.nvidia.driver) == "535.183.01"
     assert str(host.libc and host.libc.version) == "2.35"
-    assert not any("ask_nvml.py" in str(each) for each in tools.asked)
+    assert not any("ask_nvml.py" in str(command) for command in tools.asked)
 
 
 def test_every_program_of_this_machine_is_really_asked(tmp_path: Path) -> None:
     variables = {"PATH": str(Path(sys.base_prefix, "bin"))}
     sources = Sources(run=Programs(variables), variables=variables, root=tmp_path)
     host = probe(sources, project=None, now=NOW)
-    outcomes = {each.source: each.outcome for each in host.evidence}
+    outcomes = {evidence.source: evidence.outcome for evidence in host.evidence}
     assert outcomes["NVML"] in {"absent", "read", "failed"}
     assert host.pythons
 
@@ -191,7 +191,7 @@ def test_libcuda_is_asked_through_its_own_interface(tmp_path: Path) -> None:
     sources = Sources(run=Programs(variables), variables={}, root=tmp_path)
     host = probe(sources, project=None, now=NOW)
     (device,) = host.nvidia.devices
-    assert [each.code for each in host.problems] == ["nvml-failed"]
+    assert [problem.code for problem in host.problems] == ["nvml-failed"]
     assert (device.name, str(device.compute_capability), device.memory_mib) == ("NVIDIA L4", "8.9", 24576)
 
 

@@ -59,7 +59,7 @@ def test_a_mask_of_level_zero_hides_cards_that_are_alike(
 ) -> None:
     cards = pci("0000:03:00.0 8086:e20b", "0000:04:00.0 8086:e20b")
     host = probed(tmp_path, cards, variables=variables)
-    assert [each.visible for each in host.intel.devices] == visible
+    assert [device.visible for device in host.intel.devices] == visible
 
 
 def test_windows_lists_a_card_once_for_all_its_outputs() -> None:
@@ -100,7 +100,7 @@ def test_rosetta_is_not_taken_for_an_intel_mac(tmp_path: Path) -> None:
     host = probed(tmp_path, tools=tools, python=INTEL_MAC)
     assert host.machine == "arm64"
     assert host.apple == Apple(status=Status.FOUND, chip="Apple M3 Pro")
-    assert [each.code for each in host.problems] == ["rosetta"]
+    assert [problem.code for problem in host.problems] == ["rosetta"]
 
 
 def test_the_c_library_is_asked_of_python_and_else_of_its_own_tool(tmp_path: Path) -> None:

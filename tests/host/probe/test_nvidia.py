@@ -77,7 +77,7 @@ def test_wsl_with_two_cards_gives_two_devices_and_one_driver(tmp_path: Path, end
     assert host.wsl
     assert host.platform == "linux-x86_64"
     assert str(host.nvidia.driver) == "581.42"
-    assert [(each.name, each.compute_capability) for each in host.nvidia.devices] == [
+    assert [(device.name, device.compute_capability) for device in host.nvidia.devices] == [
         ("NVIDIA GeForce RTX 4070 Ti", (8, 9)),
         ("NVIDIA GeForce RTX 4070 Ti", (8, 9)),
     ]
@@ -105,7 +105,7 @@ def test_a_driver_updated_by_half_is_a_state_of_its_own(tmp_path: Path, code: in
     host = probed(tmp_path, files, {"nvidia-smi": Says(MISMATCH, code=code)})
     assert host.nvidia == Nvidia(status=Status.UNREADABLE, driver=WrittenVersion("575.64.03"))
     message = (
-        "the NVIDIA driver was updated by half: the kernel module is 575.64.03 and the library 580.126;"
+        "the NVIDIA driver was only partly updated: the kernel module is 575.64.03 and the library 580.126;"
         " reboot or reload the module, then run again"
     )
     assert host.problems == (Problem("driver-library-mismatch", QUERY, message),)
@@ -141,7 +141,7 @@ def test_a_tool_that_hangs_takes_nothing_from_what_nvml_says(tmp_path: Path) -> 
     tools: dict[str, str | Says] = {"ask_nvml.py": nvidia_libraries(BLACKWELL), "nvidia-smi": HANGS}
     host = probed(tmp_path, tools=tools)
     assert host.nvidia.status is Status.FOUND
-    assert [each.compute_capability for each in host.nvidia.devices] == [(12, 0)]
+    assert [device.compute_capability for device in host.nvidia.devices] == [(12, 0)]
 
 
 def test_a_tool_that_hangs_alone_is_a_driver_that_cannot_be_asked_and_is_asked_once(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_tool_that_hangs_alone_is_a_driver_that_cannot_be_asked_and_is_asked_o
     assert host.nvidia == Nvidia(status=Status.UNREADABLE)
     message = "nvidia-smi says: did not answer within 10 s"
     assert host.problems == (Problem("nvidia-smi-failed", "nvidia-smi", message),)
-    assert [each.argv[0] for each in tools.asked].count("nvidia-smi") == 1
+    assert [command.argv[0] for command in tools.asked].count("nvidia-smi") == 1
 
 
 HANGING_LIBRARY = Says(code=124, err="libnvidia-ml is loaded\n", end=End.OUT_OF_TIME)
@@ -171,7 +171,7 @@ def test_libraries_that_hang_leave_the_tool_to_be_trusted(tmp_path: Path) -> Non
     working = Says(rows(row(0, "NVIDIA L4", "8.9")))
     tools: dict[str, str | Says] = {"ask_nvml.py": HANGING_LIBRARY, "nvidia-smi": working}
     host = probed(tmp_path, tools=tools)
-    assert [each.name for each in host.nvidia.devices] == ["NVIDIA L4"]
+    assert [device.name for device in host.nvidia.devices] == ["NVIDIA L4"]
 
 
 def test_libcuda_stands_in_for_nvml(tmp_path: Path) -> None:
@@ -196,14 +196,14 @@ def test_an_image_being_built_has_no_gpu(tmp_path: Path) -> None:
 def test_nvcc_is_never_evidence(tmp_path: Path) -> None:
     tools = Tools({"nvcc": "Cuda compilation tools, release 13.2"})
     assert probed(tmp_path, tools=tools).nvidia == Nvidia()
-    assert not any("nvcc" in str(each) for each in tools.asked)
+    assert not any("nvcc" in str(command) for command in tools.asked)
 
 
 def test_a_driver_without_a_device_is_unreadable_and_not_absent(tmp_path: Path) -> None:
     host = probed(tmp_path, {DRIVER: MODULE_575})
     assert host.nvidia == Nvidia(status=Status.UNREADABLE, driver=WrittenVersion("575.64.03"))
     message = (
-        "NVIDIA driver 575.64.03 is loaded and no GPU can be asked; a container must be started with its"
+        "NVIDIA driver 575.64.03 is loaded, but no GPU answers; a container must be started with its"
         " GPUs (`--gpus all`)"
     )
     assert host.problems == (Problem("no-devices", DRIVER, message),)
@@ -212,7 +212,7 @@ def test_a_driver_without_a_device_is_unreadable_and_not_absent(tmp_path: Path) 
 def test_a_card_without_its_driver_is_unreadable(tmp_path: Path) -> None:
     host = probed(tmp_path, pci("0000:01:00.0 10de:2684", "0000:00:02.0 8086:3e92"))
     assert host.nvidia == Nvidia(status=Status.UNREADABLE)
-    message = "an NVIDIA GPU (10de:2684) is in this machine without a driver that can be asked"
+    message = "an NVIDIA GPU (10de:2684) is in this machine without a working driver"
     assert host.problems == (Problem("driver-missing", "PCI", message),)
 
 
@@ -231,7 +231,7 @@ def test_a_tool_that_complains_means_that_something_is_there(
 ) -> None:
     host = probed(tmp_path, tools={"nvidia-smi": Says(sample(text), code=code)})
     assert host.nvidia == Nvidia(status=Status.UNREADABLE)
-    assert [each.code for each in host.problems] == [problem]
+    assert [problem.code for problem in host.problems] == [problem]
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_nvml_complains_of_the_same_in_words_of_its_own(tmp_path: Path, code: in
     failure = {"error": str(NVMLError(code)), "code": code, "library": None}
     host = probed(tmp_path, tools={"ask_nvml.py": nvidia_libraries(failure)})
     assert host.nvidia == Nvidia(status=Status.UNREADABLE)
-    assert [each.code for each in host.problems] == [problem]
+    assert [problem.code for problem in host.problems] == [problem]
 
 
 def test_a_shell_that_finds_no_tool_means_nothing(tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_a_tool_that_knows_no_question_still_has_its_log_and_its_screen(
     tools: dict[str, str | Says] = {"nvidia-smi": Says(code=2), **answer, QUERY: unknown}
     host = probed(tmp_path, tools=tools)
     assert str(host.nvidia.driver) == driver
-    assert [each.name for each in host.nvidia.devices] == [name]
+    assert [device.name for device in host.nvidia.devices] == [name]
 
 
 def test_the_kernel_names_the_cards_where_nothing_else_does(tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_the_module_file_is_as_good_as_the_driver_file(tmp_path: Path) -> None:
 
 def test_a_sliced_card_is_marked(tmp_path: Path) -> None:
     host = probed(tmp_path, tools={"nvidia-smi": rows(row(0, "NVIDIA A100-SXM4-80GB", "8.0", mig="Enabled"))})
-    assert [each.mig for each in host.nvidia.devices] == [True]
+    assert [device.mig for device in host.nvidia.devices] == [True]
 
 
 @pytest.mark.parametrize(
@@ -360,8 +360,8 @@ def test_a_mask_hides_what_it_names_for_certain(
     code: str | None,
 ) -> None:
     host = probed(tmp_path, tools=of_nvml(*devices), variables=variables)
-    assert [each.visible for each in host.nvidia.devices] == visible
-    assert [each.code for each in host.problems] == ([code] if code else [])
+    assert [device.visible for device in host.nvidia.devices] == visible
+    assert [problem.code for problem in host.problems] == ([code] if code else [])
 
 
 def test_a_mask_is_told_in_its_own_words(tmp_path: Path) -> None:
@@ -379,7 +379,7 @@ def test_a_slice_stands_for_its_card(tmp_path: Path, mask: str) -> None:
     slices = ["MIG-00000000-0000-0000-0000-000000000001", "MIG-00000000-0000-0000-0000-000000000002"]
     cards = (device(0, "NVIDIA A100", uuid=UUIDS[0], mig=True, slices=slices), EQUAL[1])
     host = probed(tmp_path, tools=of_nvml(*cards), variables={"CUDA_VISIBLE_DEVICES": mask})
-    assert [each.visible for each in host.nvidia.devices] == [True, False]
+    assert [device.visible for device in host.nvidia.devices] == [True, False]
 
 
 def test_the_list_of_the_tool_names_slices_where_nvml_does_not(tmp_path: Path) -> None:
@@ -392,11 +392,11 @@ def test_the_list_of_the_tool_names_slices_where_nvml_does_not(tmp_path: Path) -
     }
     variables = {"CUDA_VISIBLE_DEVICES": "MIG-00000000-0000-0000-0000-000000000001"}
     host = probed(tmp_path, tools=tools, variables=variables)
-    assert [each.visible for each in host.nvidia.devices] == [True, False]
+    assert [device.visible for device in host.nvidia.devices] == [True, False]
 
 
 def test_a_driver_that_windows_lends_and_nobody_can_ask_is_not_absent(tmp_path: Path) -> None:
     host = probed(tmp_path, {**WSL, "/usr/lib/wsl/lib/libcuda.so.1": ""})
     assert host.nvidia == Nvidia(status=Status.UNREADABLE)
-    message = "Windows lends WSL its NVIDIA driver, and /usr/lib/wsl/lib/nvidia-smi gives no answer"
+    message = "WSL uses the NVIDIA driver of Windows, but /usr/lib/wsl/lib/nvidia-smi does not answer"
     assert host.problems == (Problem("driver-unreadable", "/usr/lib/wsl/lib", message),)

@@ -30,7 +30,7 @@ def says(version: str, *, free_threaded: bool = False, machine: str = "x86_64", 
 
 
 def versions(found: tuple[Interpreter, ...]) -> list[str]:
-    return [str(each.version) for each in found]
+    return [str(item.version) for item in found]
 
 
 def test_the_real_interpreter_says_what_it_is(tmp_path: Path) -> None:
@@ -40,8 +40,8 @@ def test_the_real_interpreter_says_what_it_is(tmp_path: Path) -> None:
     look.run(pythons.look(look))
     found, problems = pythons.understand(look.gathered)
     assert problems == ()
-    assert tuple(sys.version_info[:2]) in [each.version.release[:2] for each in found]
-    mine = next(each for each in found if each.version.release[:2] == sys.version_info[:2])
+    assert tuple(sys.version_info[:2]) in [item.version.release[:2] for item in found]
+    mine = next(item for item in found if item.version.release[:2] == sys.version_info[:2])
     assert (mine.implementation, mine.machine) == (sys.implementation.name, os.uname().machine)
     assert mine.free_threaded is bool(getattr(sys, "_is_gil_enabled", lambda: True)() is False)
 
@@ -55,14 +55,14 @@ def test_one_interpreter_under_three_names_is_one_by_its_most_exact(tmp_path: Pa
         tools={"describe_interpreter.py": says("3.12.7")},
         variables={"PATH": str(exact.parent)},
     )
-    assert [each.path for each in host.pythons] == [str(exact)]
+    assert [python.path for python in host.pythons] == [str(exact)]
 
 
 def test_free_threading_is_what_the_build_says_and_not_the_name(tmp_path: Path) -> None:
     plain, free = (installed(tmp_path / f"bin/{name}") for name in ("python3.15", "python3.15t"))
     tools = {str(plain): says("3.15.0", free_threaded=True), str(free): says("3.15.0rc1")}
     host = probed(tmp_path / "root", tools=tools, variables={"PATH": str(plain.parent)})
-    assert {each.path: each.minor for each in host.pythons} == {str(free): "3.15", str(plain): "3.15t"}
+    assert {python.path: python.minor for python in host.pythons} == {str(free): "3.15", str(plain): "3.15t"}
     assert sorted(versions(host.pythons)) == ["3.15.0", "3.15.0rc1"]
 
 
@@ -90,7 +90,7 @@ def test_a_python_that_is_too_old_is_not_even_started(tmp_path: Path) -> None:
     tools = Tools({})
     host = probed(tmp_path / "root", tools=tools, variables={"HOME": str(home), "PATH": str(home / "bin")})
     assert host.pythons == ()
-    assert not any("describe_interpreter.py" in str(each) for each in tools.asked)
+    assert not any("describe_interpreter.py" in str(command) for command in tools.asked)
 
 
 def test_shims_are_not_started_and_what_they_choose_from_is_found(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_shims_are_not_started_and_what_they_choose_from_is_found(tmp_path: Path
     real = installed(root / "versions/3.12.1/bin/python3")
     tools = Tools({str(real): says("3.12.1")})
     host = probed(tmp_path / "root", tools=tools, variables={"PATH": str(shim.parent)})
-    assert [each.path for each in host.pythons] == [str(real)]
+    assert [python.path for python in host.pythons] == [str(real)]
     assert host.problems == ()
 
 
@@ -129,7 +129,10 @@ def test_condas_pythons_are_marked_and_come_last(tmp_path: Path) -> None:
     tools = {str(conda): says("3.13.0", prefix="/miniconda"), str(plain): says("3.12.7")}
     path = os.pathsep.join((str(conda.parent), str(plain.parent)))
     host = probed(tmp_path / "root", tools=tools, variables={"PATH": path})
-    assert [(str(each.version), each.conda) for each in host.pythons] == [("3.12.7", False), ("3.13.0", True)]
+    assert [(str(python.version), python.conda) for python in host.pythons] == [
+        ("3.12.7", False),
+        ("3.13.0", True),
+    ]
 
 
 def test_an_interpreter_of_another_processor_says_so(tmp_path: Path) -> None:

@@ -74,10 +74,10 @@ def _xml(text: str) -> Mapping[str, Any]:
     return {
         "driver": str(log.driver),
         "cuda": log.cuda,
-        "gpus": [each.name for each in log.devices],
-        "architectures": [each.architecture for each in log.devices],
-        "mig": [each.mig for each in log.devices],
-        "vgpu": [each.virtual for each in log.devices],
+        "gpus": [device.name for device in log.devices],
+        "architectures": [entry.architecture for entry in log.devices],
+        "mig": [device.mig for device in log.devices],
+        "vgpu": [item.virtual for item in log.devices],
     }
 
 
@@ -138,19 +138,19 @@ def _kernel_file(text: str) -> Mapping[str, Any]:
 
 @reads("rocm_agent_enumerator-*.txt")
 def _enumerator(text: str) -> Mapping[str, Any]:
-    return {"gfx": [each.gfx for each in amd.parse_enumerator(text)]}
+    return {"gfx": [item.gfx for item in amd.parse_enumerator(text)]}
 
 
 @reads("rocminfo-mi250.txt")
 def _rocminfo(text: str) -> Mapping[str, Any]:
     agents = amd.parse_rocminfo(text)
-    return {"gfx": [each.gfx for each in agents], "names": [each.name for each in agents]}
+    return {"gfx": [agent.gfx for agent in agents], "names": [agent.name for agent in agents]}
 
 
 @reads("amd-smi-static-asic.txt")
 def _amd_smi(text: str) -> Mapping[str, Any]:
     agents = amd.parse_amd_smi(text)
-    return {"gfx": [each.gfx for each in agents], "names": [each.name for each in agents]}
+    return {"gfx": [agent.gfx for agent in agents], "names": [agent.name for agent in agents]}
 
 
 @reads("amd-smi-list.json")
@@ -188,9 +188,9 @@ def _profiler(text: str) -> Mapping[str, Any]:
 @reads("xpu-smi-discovery-*.json")
 def _xpu_smi(text: str) -> Mapping[str, Any]:
     found = intel.parse_xpu_smi(text)
-    families = [pci.intel_family(each.device) for each in found]
+    families = [pci.intel_family(item.device) for item in found]
     return {
-        "names": [each.name for each in found],
+        "names": [item.name for item in found],
         "supported": all(family is not None and family.xpu for family in families),
     }
 
@@ -198,7 +198,9 @@ def _xpu_smi(text: str) -> Mapping[str, Any]:
 @reads("sys-bus-pci-intel-display.txt")
 def _bus(text: str) -> Mapping[str, Any]:
     return {
-        "intel_display": [f"0x{each.device}" for each in pci.parse_displays(text) if each.vendor == "8086"]
+        "intel_display": [
+            f"0x{display.device}" for display in pci.parse_displays(text) if display.vendor == "8086"
+        ]
     }
 
 
@@ -237,7 +239,7 @@ def test_a_permission_that_is_missing_is_not_a_card_that_is_missing(tmp_path: Pa
     said = Says(sample("rocminfo-err-permission.txt"), code=1)
     host = probed(tmp_path, tools={"rocminfo": said})
     assert host.amd == Amd(status=Status.UNREADABLE)
-    assert [as_said(each.code) for each in host.problems] == [
+    assert [as_said(problem.code) for problem in host.problems] == [
         expected("rocminfo-err-permission.txt")["error"]
     ]
 
@@ -264,7 +266,7 @@ def test_wsl_has_its_tool_beside_the_drivers_libraries(tmp_path: Path) -> None:
     tools = Tools({})
     host = probed(tmp_path, {**files, "/proc/version": sample("proc-version-wsl2.txt")}, tools)
     assert host.wsl
-    assert EXPECTED["wsl2-listing.txt"]["expect"]["smi_path"] in {each.argv[0] for each in tools.asked}
+    assert EXPECTED["wsl2-listing.txt"]["expect"]["smi_path"] in {command.argv[0] for command in tools.asked}
 
 
 def test_a_tool_without_a_device_is_no_device(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_intels_driver_in_wsl_that_names_no_gpu_is_no_cpu_plan(
     plan = planned(host)
     assert plan.outcome is Outcome.BLOCKED
     assert plan.hint is not None
-    assert "vouch for a build with --backend xpu; or go on without it: --accept-cpu" in plan.hint
+    assert "choose a build with --backend xpu; or go on without it: --accept-cpu" in plan.hint
 
 
 def test_an_intel_gpu_that_a_tool_names_in_wsl_is_found(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_the_module_of_amd_is_a_sight_and_named(tmp_path: Path) -> None:
     host = probed(tmp_path, {"/sys/module/amdgpu/version": "6.12.12\n"})
     assert host.amd == Amd(status=Status.UNREADABLE)
     assert [problem.message for problem in host.problems] == [
-        "the AMD driver amdgpu 6.12.12 is loaded and no GPU can be asked"
+        "the AMD driver amdgpu 6.12.12 is loaded, but no GPU answers"
     ]
 
 
@@ -153,7 +153,7 @@ def test_a_tool_of_nvidia_on_a_bus_without_nvidia_is_no_sight(tmp_path: Path) ->
     host = probed(tmp_path, pci("0000:03:00.0 1002:744c"), {"nvidia-smi": NO_DRIVER})
     assert host.nvidia == Nvidia()
     assert host.amd.status is Status.UNREADABLE
-    message = "the NVIDIA driver is not loaded; no NVIDIA GPU is on the bus, so that means nothing here"
+    message = "the NVIDIA driver is not loaded; no NVIDIA GPU is on the bus, so this does not matter here"
     assert message in [problem.message for problem in host.problems]
 
 
@@ -274,13 +274,17 @@ def test_a_card_that_another_driver_holds_is_unreadable_and_the_driver_named(
     bind(tmp_path, "0000:01:00.0", driver)
     host = probed(tmp_path, pci("0000:01:00.0 10de:2684"))
     assert host.nvidia.status is Status.UNREADABLE
-    assert f"an NVIDIA GPU is held: 10de:2684, {words}" in [problem.message for problem in host.problems]
+    assert f"an NVIDIA GPU without its driver: 10de:2684, {words}" in [
+        problem.message for problem in host.problems
+    ]
 
 
 def test_a_card_that_only_shows_a_picture_is_named_so(tmp_path: Path) -> None:
     framebuffer = "/sys/bus/platform/drivers/simple-framebuffer/simple-framebuffer.0"
     host = probed(tmp_path, {**pci("0000:01:00.0 10de:2684"), framebuffer: ""})
-    held = "an NVIDIA GPU is held: 10de:2684, bound to simple-framebuffer, which only shows a picture"
+    held = (
+        "an NVIDIA GPU without its driver: 10de:2684, bound to simple-framebuffer, which only shows a picture"
+    )
     assert held in [problem.message for problem in host.problems]
 
 

@@ -106,10 +106,12 @@ def _of_a_container(host: Host) -> Iterator[EnvironmentFinding]:
     if not host.container:
         return
     if host.nvidia.status is Status.UNREADABLE and not host.wsl:
-        message = "this container sees an NVIDIA card and not its driver: it was started without the runtime"
+        message = (
+            "this container sees an NVIDIA card but not its driver: it was started without the NVIDIA runtime"
+        )
         yield EnvironmentFinding("container-runtime", "nvidia", message, "docker run --gpus all …")
     if host.amd.status is Status.UNREADABLE:
-        message = "this container sees an AMD card and not its driver: it was started without its devices"
+        message = "this container sees an AMD card but not its driver: it was started without its devices"
         cure = "docker run --device /dev/kfd --device /dev/dri …"
         yield EnvironmentFinding("container-runtime", "amd", message, cure)
 
@@ -127,12 +129,14 @@ def _of_the_build(torch: str, backend: Backend, path: str, host: Host) -> Iterat
             for card in cards:
                 capability = card.compute_capability
                 if card.visible and capability and not cuda.serves(capability, host.platform):
-                    message = f"torch {torch} holds no code for {card.name} (compute capability {capability})"
+                    message = (
+                        f"torch {torch} has no kernels for {card.name} (compute capability {capability})"
+                    )
                     yield EnvironmentFinding("no-code", path, message, "torchenv plan")
         case Rocm(gfx=targets):
             for chip in _list_usable("amd", host):
                 if isinstance(chip, AmdDevice) and chip.gfx and chip.gfx not in targets:
-                    message = f"torch {torch} holds no code for {chip.name} ({chip.gfx})"
+                    message = f"torch {torch} has no kernels for {chip.name} ({chip.gfx})"
                     yield EnvironmentFinding("no-code", path, message, "torchenv plan")
         case _:
             pass

@@ -37,14 +37,16 @@ def _missing(library: str, installation: Installation) -> str:
     for package in distributions(installation):
         for line in package.record():
             if fnmatch(line.path.name, library) and not os.path.exists(line.path):
-                return f"{line.path} of {package.name} {package.version} is gone: make the environment anew"
+                return (
+                    f"{line.path} of {package.name} {package.version} is missing: build the environment again"
+                )
     if library.startswith("libcurand"):
         return _CURAND
     return f"no package in this environment brings {library}"
 
 
 _CURAND = (
-    "torch brings cuRAND no longer from 2.15 on: add nvidia-curand to the profile's packages, and load it"
+    "torch no longer brings cuRAND from 2.15 on: add nvidia-curand to the profile's packages, and load it"
     " before the extension or give the extension an RPATH to it"
 )
 

@@ -95,7 +95,7 @@ def _wsl(host: Host, facts: MachineFacts) -> Iterator[EnvironmentFinding]:
     own = [library for library in facts.libcudas if "/wsl/" in library]
     for library in facts.libcudas:
         if library not in own:
-            message = "belongs to a Linux driver, which hides the one that Windows gives"
+            message = "belongs to a Linux driver, which hides the one of Windows"
             cure = "sudo apt-get remove 'libnvidia-compute-*'"
             yield EnvironmentFinding("wsl-libcuda", library, message, cure)
             return
@@ -142,10 +142,10 @@ def _mounts(facts: MachineFacts) -> Iterator[EnvironmentFinding]:
         message = "runs no code (noexec), and torch.compile loads what it writes there"
         yield EnvironmentFinding("noexec", temporary.path, message, "export TMPDIR=$HOME/tmp")
     if temporary is not None and temporary.free < TMP_NEEDS:
-        message = f"has {temporary.free >> 20} MiB free, too few for torch.compile and for installs"
+        message = f"has {temporary.free >> 20} MiB free, too little for torch.compile and for installs"
         yield EnvironmentFinding("tmp-full", temporary.path, message, "export TMPDIR=$HOME/tmp")
     if shared is not None and shared.size < SHM_NEEDS:
-        message = f"holds {shared.size >> 20} MiB, too few for the workers of a DataLoader"
+        message = f"holds {shared.size >> 20} MiB, too little for the workers of a DataLoader"
         yield EnvironmentFinding("shm-small", shared.path, message, "docker run --shm-size=8g …")
 
 

@@ -22,7 +22,7 @@ def find_package_causes(
 ) -> Iterator[EnvironmentFinding]:
     """Yield two torches, labels and companions that do not fit, and what is missing or of another version."""
     if installation.torch is None:
-        message = "holds no torch"
+        message = "has no torch"
         yield EnvironmentFinding("no-torch", str(installation.path), message, "torchenv create")
         return
     yield from _two_torches(installation)
@@ -53,7 +53,7 @@ def _labels(installation: Installation, installed: Sequence[Distribution]) -> It
         other = package.version.partition("+")[2]
         if other and label and other != label:
             code = "wrong-label" if package.name == "torch" else "other-build"
-            message = f"{package.name} {package.version} is beside torch {installation.torch}"
+            message = f"{package.name} {package.version} is installed beside torch {installation.torch}"
             cure = f"torchenv create --like {installation.path}"
             yield EnvironmentFinding(code, str(package.info), message, cure)
 
@@ -71,7 +71,7 @@ def find_companions(
         if companion is None or _public(package.version) == _public(str(companion.version)):
             continue
         message = (
-            f"{package.name} {package.version} is beside torch {release.version},"
+            f"{package.name} {package.version} is installed beside torch {release.version},"
             f" whose companion is {companion.version}"
         )
         cure = f"torchenv create {release.version} --like {installation.path}"
@@ -98,7 +98,7 @@ def _conda_and_pip(
         # conda calls torch pytorch.
         package = by_pip.get("torch" if name == "pytorch" else name)
         if package is not None:
-            over = f"{package.installer or 'pip'} put {package.version} over it"
+            over = f"{package.installer or 'pip'} installed {package.version} over it"
             message = f"conda installed {record.stem}, and {over}"
             cure = f"torchenv create --like {installation.path}"
             yield EnvironmentFinding("conda-pip-mixed", str(record), message, cure)

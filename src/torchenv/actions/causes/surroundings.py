@@ -64,5 +64,5 @@ def _conda_base(environ: Mapping[str, str]) -> Iterator[Problem]:
 def _python_path(environ: Mapping[str, str]) -> Iterator[Problem]:
     for name in ("PYTHONHOME", "PYTHONPATH"):
         if environ.get(name):
-            message = f"{name} leads every Python that this shell starts to {environ[name]}"
+            message = f"{name} points every Python of this shell at {environ[name]}"
             yield Problem("python-path", name, f"{message}; unset it first")

@@ -62,7 +62,7 @@ KNOWN = (
     KnownText(
         "curand-missing",
         r"(libcurand\.so[\w.]*): cannot open shared|undefined symbol: (?:curand\w+)",
-        "torch brings cuRAND no longer from 2.15 on, and an extension needs it",
+        "torch no longer brings cuRAND from 2.15 on, and an extension needs it",
         "uv pip install --python {path} nvidia-curand",
     ),
     # ImportError: libcudnn.so.9: undefined symbol: …, version libcudnn_graph.so.9
@@ -112,13 +112,13 @@ KNOWN = (
     KnownText(
         "fabric-manager",
         r"Error (802): system not yet initialized",
-        "NVIDIA's fabric manager does not run, which this machine needs for its GPUs",
+        "NVIDIA's fabric manager is not running, and the GPUs of this machine need it",
         "sudo systemctl start nvidia-fabricmanager",
     ),
     KnownText(
         "driver-missing",
         r"(libcuda\.so\.1): cannot open shared",
-        "{} of the NVIDIA driver is not here",
+        "{} of the NVIDIA driver is missing",
         "torchenv probe",
     ),
     # CheckpointException … ValueError: too many values to unpack (expected 5)
@@ -141,11 +141,11 @@ KNOWN = (
 _SIGNALS = {
     "SIGILL": ("the processor lacks instructions that the build uses", "torchenv plan --explain"),
     "SIGSEGV": (
-        "two libraries that do not fit each other are loaded, or a file of the environment is damaged",
+        "two incompatible libraries are loaded, or a file of the environment is damaged",
         "torchenv verify",
     ),
     "SIGBUS": ("a file was cut short, or a file system is full", "torchenv verify"),
-    "SIGABRT": ("a library gave up; its last words are above", "torchenv verify"),
+    "SIGABRT": ("a library stopped the process; its last message is above", "torchenv verify"),
     "SIGKILL": ("the system or a container ran out of memory", "dmesg | grep -i 'out of memory'"),
 }
 
@@ -164,7 +164,7 @@ def find_known_texts(text: str, path: str) -> Iterator[EnvironmentFinding]:
                 message = f"the NVIDIA driver knows CUDA {said.cuda} at most, which is too old for this build"
             case "no-kernel-for-sm":
                 card = f"compute capability {said.capability}" if said.capability else "the GPU here"
-                message = f"torch holds no code for {card}"
+                message = f"torch has no kernels for {card}"
             case _:
                 message = "torch finds no NVIDIA driver"
         code = "no-code" if said.code == "no-kernel-for-sm" else said.code
@@ -174,7 +174,7 @@ def find_known_texts(text: str, path: str) -> Iterator[EnvironmentFinding]:
 def explain_end(completed: Completed, timeout: float, path: str) -> EnvironmentFinding | None:
     """Return why a Python did not come back from `import torch`; None where it ended by itself."""
     if completed.end is End.OUT_OF_TIME:
-        message = f"importing torch did not end within {timeout:g} s: the disk is slow, or a device hangs"
+        message = f"importing torch did not finish within {timeout:g} s: the disk is slow, or a device hangs"
         return EnvironmentFinding("import-hangs", path, message, "python -X importtime -c 'import torch'")
     if completed.end in (End.NOT_FOUND, End.NOT_STARTED):
         message = f"its interpreter does not start: {completed.reason()}"
@@ -200,5 +200,5 @@ def explain_signal(code: int) -> EndBySignal:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    why, cure = _SIGNALS.get(name, ("it was ended from outside", None))
+    why, cure = _SIGNALS.get(name, ("another process ended it", None))
     return EndBySignal(name, why, cure)

@@ -31,7 +31,7 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
                     place_of(call),
                     f"torch {breakages.version} neither brings nor loads {lost.shown}: this raises OSError"
                     " where the system has none of its own",
-                    f"depend on {lost.package} and load the library from its folder",
+                    f"depend on {lost.package}, and load the library from its folder",
                 )
 
 

@@ -31,14 +31,14 @@ def _hits(native: Native, lost: Unbundled, breakages: Breakages) -> Iterator[Hit
     if needed and native.search:
         yield Hit(
             TextPlace(1),
-            f"it needs {needed[0]}, and {gone}; it looks in {':'.join(native.search)}",
+            f"it needs {needed[0]}, and {gone}; it searches {':'.join(native.search)}",
             f"install {lost.package} where this library looks",
             Severity.WARNING,
         )
     elif needed:
         yield Hit(
             TextPlace(1),
-            f"it needs {needed[0]} and does not say where it is; {gone}",
+            f"it needs {needed[0]} and names no place for it; {gone}",
             f"install {lost.package} and set the library's run path, or load it before this library",
         )
     elif undefined and not any(lost.library in name for name in native.needed):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
-    why = f"torch {breakages.version} drives Apple's GPU from macOS {breakages.mps_macos} on"
+    why = f"torch {breakages.version} uses Apple's GPU from macOS {breakages.mps_macos} on"
     for scalar in source.scalars:
         # runs-on: macos-14    os: [ubuntu-24.04, macos-14-xlarge]
         match = re.fullmatch(r"macos-(\d+)(?:-\w+)*", scalar.text)
@@ -37,8 +37,8 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
     for call in _on_mps(module):
         yield Hit(
             place_of(call),
-            f"{why}, and nothing here asks whether it is there",
-            "ask torch.backends.mps.is_available() first, or see that the machines are new enough",
+            f"{why}, and nothing here checks that it is available",
+            "check torch.backends.mps.is_available() first, or make sure that the machines are new enough",
         )
 
 
@@ -71,7 +71,7 @@ def _is_mps(node: ast.expr | None) -> bool:
 
 RULE = Rule(
     name="mps-floor",
-    title="Apple's GPU on a macOS that the release left",
+    title="Apple's GPU on a macOS that the release dropped",
     severity=Severity.NOTE,
     kinds=CODE | {FileKind.CI},
     needles=((b"torch", b'"mps'), (b"torch", b"'mps"), (b"macos-",)),

@@ -24,7 +24,7 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
                 setting.place,
                 f"{setting.name} is a setting of the NCCL backend that torch {breakages.version}"
                 " replaced; whether the new one reads it is not documented",
-                "see in a short run that it still has its effect",
+                "check in a short run that it still has an effect",
             )
 
 

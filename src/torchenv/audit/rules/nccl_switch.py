@@ -24,14 +24,14 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
         if setting.value == "1":
             yield Hit(
                 setting.place,
-                f"torch {breakages.before} took 1 to opt in, as {breakages.version} does by itself",
+                f"torch {breakages.before} needed 1 to opt in; {breakages.version} does so by default",
                 "remove the setting once every machine has the new release",
                 Severity.NOTE,
             )
         else:
             yield Hit(
                 setting.place,
-                "it brings the old NCCL backend back, which is said to go with the next release",
+                "it brings the old NCCL backend back, which is to be removed in the next release",
                 "remove the setting once the new backend is proven",
             )
 

@@ -28,7 +28,7 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
         if nccl.legacy_class in asked and nccl.new_classes.isdisjoint(asked):
             yield Hit(
                 place_of(node),
-                f'a "nccl" group of torch {breakages.version} is no {legacy}: this becomes false',
+                f'a "nccl" group of torch {breakages.version} is not a {legacy}: this becomes false',
                 "ask for the name of the backend: torch.distributed.get_backend(group)",
             )
 

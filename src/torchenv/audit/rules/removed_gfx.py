@@ -21,14 +21,14 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
         if gfx and setting.name == "HSA_OVERRIDE_GFX_VERSION":
             yield Hit(
                 setting.place,
-                f"it presents the card as {gfx}, for which torch {breakages.version} has no code",
+                f"it presents the card as {gfx}, for which torch {breakages.version} has no kernels",
                 f"remove the setting, or stay on torch {breakages.before}{stay} for {gfx}",
             )
 
 
 RULE = Rule(
     name="removed-gfx",
-    title="An override to an AMD chip that the release left",
+    title="An override to an AMD chip that the release dropped",
     severity=Severity.ERROR,
     kinds=CODE | SCRIPTS,
     needles=only_where(lambda breakages: breakages.removed_gfx, (b"HSA_OVERRIDE_GFX_VERSION",)),

@@ -46,7 +46,7 @@ def find(source: Source, breakages: Breakages) -> Iterator[Hit]:
 
 RULE = Rule(
     name="removed-index",
-    title="The index of a backend that the release left",
+    title="The index of a backend that the release dropped",
     severity=Severity.WARNING,
     kinds=INSTALLING,
     needles=INDEX_NEEDLES,

@@ -41,7 +41,7 @@ def _goes_with_release(
 
 RULE = Rule(
     name="removed-label",
-    title="A local version label of a backend that the release left",
+    title="A local version label of a backend that the release dropped",
     severity=Severity.ERROR,
     kinds=INSTALLING,
     needles=((b"torch", b"+cu"), (b"torch", b"+rocm"), (b"torch-", b"%2B")),

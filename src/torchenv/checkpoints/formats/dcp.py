@@ -189,7 +189,9 @@ class _Look:
 
     def read(self, tree: Tree, index: str, size: int) -> None:
         if size > LARGEST:
-            self.problem("corrupt", "pickle-too-large", f"{index}: a pickle of {size} bytes is not opened")
+            self.problem(
+                "corrupt", "pickle-too-large", f"{index}: a pickle of {size} bytes is too large to open"
+            )
             return
         try:
             facts, listing = read_listing(tree.read(index))
@@ -227,7 +229,7 @@ class _Look:
             covered = covers(tensor.shape, pieces)
             if covered is None:
                 self.problems.append(
-                    CheckpointNote("coverage-unknown", f"the chunks of {name!r} are tangled")
+                    CheckpointNote("coverage-unknown", f"cannot tell whether the chunks cover `{name}`")
                 )
             elif not covered:
                 uncovered.append(name)
@@ -247,7 +249,7 @@ class _Look:
                 needed[place.file] = end
         for file, end in sorted(needed.items()):
             if file not in sizes:
-                self.problem("incomplete", "shard-missing", f"{escape_name(file)} is not there")
+                self.problem("incomplete", "shard-missing", f"{escape_name(file)} is missing")
             elif sizes[file] < end:
                 message = f"{escape_name(file)} has {sizes[file]} bytes, its metadata needs {end}"
                 found = _find_stand_in(tree, file, sizes[file])
@@ -263,7 +265,7 @@ class _Look:
         ]
         unplaced += [name for name in self.objects if (name, None) not in stored and not self.checked]
         if unplaced:
-            message = f"no file is named for {some(dict.fromkeys(unplaced))}"
+            message = f"the metadata names no file for {some(dict.fromkeys(unplaced))}"
             self.problem("incomplete", "place-missing", message)
 
     def find_layout(self, tree: Tree, sizes: Mapping[str, int]) -> None:
@@ -343,5 +345,5 @@ def _walk(data: bytes, states: States, records: Records | None) -> Facts:
 
 def _describe_unfinished(sizes: Mapping[str, int]) -> str:
     if f"{GLOBAL}.tmp" in sizes:
-        return f"no {GLOBAL}, only {GLOBAL}.tmp: the save was stopped, or is still going on"
+        return f"no {GLOBAL}, only {GLOBAL}.tmp: the save was interrupted, or is still running"
     return f"no {GLOBAL}: the save did not finish"

@@ -92,14 +92,14 @@ def walk(
     """
     size = shortcuts.size if shortcuts else len(data)
     if size - start > LARGEST:
-        raise Damaged("pickle-too-large", f"a pickle of {size} bytes is not opened")
+        raise Damaged("pickle-too-large", f"a pickle of {size} bytes is too large to open")
     found = PickleWalk()
     try:
         _run(data, start, watched or {}, shortcuts, found)
     except IndexError:
         if shortcuts is not None and shortcuts.base + len(shortcuts.data) < size:
             raise Hidden from None
-        message = "the pickle ends early, or uses what is not there"
+        message = "the pickle ends early, or uses what is missing"
         damaged = Damaged("pickle-truncated", message)
     except UnicodeDecodeError:
         damaged = Damaged("pickle-damaged", "a string in the pickle is not text")
@@ -196,7 +196,7 @@ def _run(  # noqa: PLR0915 - one loop over the opcodes is the fast way, and read
                     inline = near and data[tuple_at + 1 : at] in (b"\x94b", b"b")
                     watched[thing.maker](state, tuple_at if inline else None)
             elif not isinstance(thing, (Global, Stored)):
-                raise Damaged("pickle-damaged", "the pickle gives a state to what takes none")
+                raise Damaged("pickle-damaged", "the pickle sets the state of what has none")
             resume = True
         elif op in (0x8C, 0x58, 0x8D):  # SHORT_BINUNICODE, BINUNICODE, BINUNICODE8
             raw, at = _read_counted(data, at, {0x8C: 1, 0x58: 4, 0x8D: 8}[op])
@@ -375,13 +375,13 @@ def _plain(data: bytes, op: int, at: int) -> tuple[Any, int]:
         try:
             return float(text), at
         except ValueError:
-            raise Damaged("pickle-damaged", "the pickle holds a number that is none") from None
+            raise Damaged("pickle-damaged", "the pickle has an invalid number") from None
     if op in (0x53, 0x56):  # STRING, UNICODE: kept as they are written
         return _line(data, at)
     if op in (0x82, 0x83, 0x84):  # EXT1, EXT2, EXT4: names that only the reader's registry knows
         width = 1 << (op - 0x82)
         return f"extension {int.from_bytes(_some(data, at, width), 'little')}", at + width
-    raise Damaged("pickle-damaged", f"byte {op:#04x} at {at - 1} is no pickle opcode")
+    raise Damaged("pickle-damaged", f"byte {op:#04x} at {at - 1} is not a pickle opcode")
 
 
 def _read_counted(data: bytes, at: int, width: int) -> tuple[bytes, int]:
@@ -409,7 +409,7 @@ def _whole(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise Damaged("pickle-damaged", "the pickle holds a number that is none") from None
+        raise Damaged("pickle-damaged", "the pickle has an invalid number") from None
 
 
 def _put(values: list[Any], index: int, value: Any) -> None:

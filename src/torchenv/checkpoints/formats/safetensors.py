@@ -157,7 +157,7 @@ def _read_saved_offsets(about: dict[str, Any]) -> dict[str, Shape]:
     for name, entry in _json(told.encode() if isinstance(told, str) else b"{}").items():
         start = _whole(entry.get("saved_offsets")) if isinstance(entry, dict) else None
         if start is None:
-            raise Damaged("header-damaged", "its sharding tells of no place")
+            raise Damaged("header-damaged", "its sharding has no offsets")
         offsets[name] = start
     return offsets
 
@@ -174,7 +174,7 @@ def _check_index(
         return [("corrupt", CheckpointNote("index-damaged", f"{escape_name(index)}: it has no weight_map"))]
     missing = sorted({str(file) for file in weights.values()} - sizes.keys())
     if missing:
-        return [("incomplete", CheckpointNote("shard-missing", f"{some(missing)} is not there"))]
+        return [("incomplete", CheckpointNote("shard-missing", f"{some(missing)} is missing"))]
     absent = [
         name for name, file in weights.items() if str(file) in files and name not in files[str(file)].tensors
     ]
@@ -201,9 +201,7 @@ def _check_numbers(names: list[str]) -> list[tuple[State, CheckpointNote]]:
         for number in gaps(numbers, range(1, int(count) + 1))
     ]
     missing += [f"shard {rank}" for rank in gaps(ranks, range(1, max(ranks, default=0)))]
-    return (
-        [("incomplete", CheckpointNote("shard-missing", f"{some(missing)} is not there"))] if missing else []
-    )
+    return [("incomplete", CheckpointNote("shard-missing", f"{some(missing)} is missing"))] if missing else []
 
 
 def _check_pieces(files: Mapping[str, File]) -> list[tuple[State, CheckpointNote]]:

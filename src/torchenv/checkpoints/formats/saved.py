@@ -54,7 +54,7 @@ def inspect_zip(tree: Tree, name: str, size: int) -> Checkpoint:
         walked = walk(data)
     except Damaged as damaged:
         return _describe_damaged(tree, size, form, damaged.code, damaged.message, names=damaged.names)
-    sizes = {each.removeprefix("data/"): info.file_size for each, info in members.items()}
+    sizes = {member.removeprefix("data/"): info.file_size for member, info in members.items()}
     problems, state = _check_storages(walked.stored, sizes)
     try:
         refusals = _read_refusals(archive)
@@ -92,7 +92,7 @@ def read_state(tree: Tree, name: str, size: int) -> Any:
         for _ in range(2):  # the version of the protocol, and of the system
             at = walk(data, at).end
         return walk(data, at).value
-    raise Damaged("not-torch", "the file begins like none that torch writes")
+    raise Damaged("not-torch", "the file does not begin like one that torch writes")
 
 
 def inspect_legacy(tree: Tree, name: str, size: int) -> Checkpoint:
@@ -143,7 +143,7 @@ def inspect_other(tree: Tree, size: int, error: OSError | None = None) -> Checkp
     if (stand_in := find_stand_in(tree.read(name, 0, HEAD), size)) is not None:
         return _describe_damaged(tree, size, "unknown", stand_in.code, stand_in.message)
     return _describe_damaged(
-        tree, size, "unknown", "not-torch", "the file begins like none that torch writes"
+        tree, size, "unknown", "not-torch", "the file does not begin like one that torch writes"
     )
 
 
@@ -303,7 +303,7 @@ def _export_range(writer: str) -> Range | None:
         release = Version(writer.removeprefix("<=")).release
     except InvalidVersion:
         return None
-    fitting = (each for start, each in rules().pt2 if release >= Version(start).release)
+    fitting = (rule for start, rule in rules().pt2 if release >= Version(start).release)
     return next(fitting, None)
 
 

@@ -63,7 +63,7 @@ def _scan_root(
     try:
         for address, folder in root.walk({address: seen.folder for address, seen in known.items()}):
             if folder.closed:
-                say(f"{address} cannot be looked into: {folder.closed}")
+                say(f"{address} cannot be opened: {folder.closed}")
                 continue
             seen = known.get(address)
             if seen is not None and seen.folder is folder:
@@ -87,7 +87,7 @@ def _scan_root(
             f"`{root.address}` does not exist", hint="name a checkpoint or a folder that exists"
         ) from None
     except OSError as error:
-        raise InputError(f"{root.address} cannot be looked into: {error.strerror or error}") from None
+        raise InputError(f"{root.address} cannot be opened: {error.strerror or error}") from None
 
 
 class _Adder:

@@ -310,11 +310,13 @@ def run_line(run: Saves, judge: Judge) -> Run:
     resuming = [save for save in run.saves if save.resumes]
     originals = run.originals
     newest = next((save for save in reversed(originals) if save.complete), None)
-    readable = {}
+    readable: dict[int, str] = {}
+    with_code: list[int] = []
     for environment in judge.environments:
         for save in reversed(resuming):
-            if judge.of_save(save, environment) in READS:
+            if (read := judge.of_save(save, environment)) in READS:
                 readable[environment.number] = save.name
+                with_code += [environment.number] if read == "readable-with-code" else []
                 break
     after = originals[originals.index(newest) + 1 :] if newest else originals
     broken = [save.name for save in after if not save.complete]
@@ -334,6 +336,7 @@ def run_line(run: Saves, judge: Judge) -> Run:
             for environment in judge.environments
             if newest and judge.of_save(newest, environment) == "unknown"
         ),
+        with_code_for=tuple(with_code),
     )
 
 

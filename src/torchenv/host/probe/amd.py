@@ -68,17 +68,17 @@ def understand(seen: SeenEvidence, nvidia: Nvidia, *, wsl: bool) -> tuple[Amd, t
     devices = tuple(
         AmdDevice(
             index=number,
-            name=each.name or f"AMD GPU {each.gfx or number}",
-            gfx=each.gfx,
-            override=pretended if pretended != each.gfx else None,
-            integrated=each.gfx in integrated,
+            name=agent.name or f"AMD GPU {agent.gfx or number}",
+            gfx=agent.gfx,
+            override=pretended if pretended != agent.gfx else None,
+            integrated=agent.gfx in integrated,
         )
-        for number, each in enumerate(agents)
+        for number, agent in enumerate(agents)
     )
     shown, masked = _mask(seen, nvidia, agents, devices, ordered=bool(kernel))
     held = ", ".join(str(card) for card in pci.displays(seen, pci.AMD) if card.stand_in)
     if held:
-        problems.append(Problem("driver-stand-in", "PCI", f"an AMD GPU is held: {held}"))
+        problems.append(Problem("driver-stand-in", "PCI", f"an AMD GPU without its driver: {held}"))
     return Amd(status=Status.FOUND, devices=shown), (*problems, *masked)
 
 
@@ -179,7 +179,7 @@ def _add_names(kernel: Sequence[Agent], told: Sequence[Agent]) -> tuple[Agent, .
     """Take the names from the tools where they list the same GPUs; they do so in the same order."""
     if len(kernel) != len(told):
         return tuple(kernel)
-    return tuple(replace(each, name=same.name) for each, same in zip(kernel, told, strict=True))
+    return tuple(replace(line, name=same.name) for line, same in zip(kernel, told, strict=True))
 
 
 def _permission(seen: SeenEvidence) -> Problem | None:
@@ -201,7 +201,7 @@ def _override(seen: SeenEvidence, kernel: Sequence[Agent], told: Sequence[Agent]
     setting = f"{OVERRIDE}={value}"
     if kernel:
         real = ", ".join(dict.fromkeys(item.gfx or "unknown" for item in kernel))
-        message = f"{setting} makes ROCm see {pretended} where the kernel names {real}; {real} counts"
+        message = f"{setting} makes ROCm see {pretended} where the kernel names {real}; using {real}"
     elif told:
         message = f"{setting} makes ROCm see {pretended}; what the GPU really is cannot be read here"
     else:
@@ -265,7 +265,7 @@ def _without_card(
         )
         return Amd(status=Status.UNREADABLE), (*problems, Problem("wsl-rocm", DXG, message))
     if module := (seen.text(MODULE_FILE) or "").strip():
-        message = f"the AMD driver amdgpu {module} is loaded and no GPU can be asked"
+        message = f"the AMD driver amdgpu {module} is loaded, but no GPU answers"
         if failed:
             message += f": {failed.split()[0]} says `{_say_failure(seen.read_output(failed))}`"
         return Amd(status=Status.UNREADABLE), (*problems, Problem("no-devices", MODULE_FILE, message))
@@ -273,7 +273,7 @@ def _without_card(
         return Amd(), tuple(problems)
     message = f"{failed.split()[0]} says `{_say_failure(seen.read_output(failed))}`"
     if pci.is_bus_read(seen) and not wsl:
-        message += "; no AMD GPU is on the bus, so that means nothing here"
+        message += "; no AMD GPU is on the bus, so this does not matter here"
         return Amd(), (*problems, Problem("rocm-idle", failed, message))
     return Amd(status=Status.UNREADABLE), (*problems, Problem("driver-not-loaded", failed, message))
 
@@ -306,7 +306,7 @@ def _mask(
     shown = devices
     problems = []
     for variable, value in masks:
-        left = [number for number, each in enumerate(shown) if each.visible]
+        left = [number for number, item in enumerate(shown) if item.visible]
         named = [
             visible.Named(
                 label=f"GPU {number} ({devices[number].name}, {devices[number].gfx})",
@@ -316,6 +316,6 @@ def _mask(
         ]
         answer = visible.apply(variable, value, named, numbered=True)
         keeps: Mapping[int, bool] = dict(zip(left, answer.visible, strict=True))
-        shown = tuple(replace(each, visible=keeps.get(number, False)) for number, each in enumerate(shown))
+        shown = tuple(replace(item, visible=keeps.get(number, False)) for number, item in enumerate(shown))
         problems += [answer.problem] if answer.problem else []
     return shown, tuple(problems)

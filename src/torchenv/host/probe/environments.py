@@ -75,10 +75,10 @@ def understand(seen: SeenEvidence) -> tuple[tuple[SeenEnvironment, ...], tuple[P
         replace(environment, active=number == in_use, was_found=why == "project")
         for number, (why, environment) in enumerate(found)
     )
-    base = next((each.path for why, each in found if why == "conda base"), None)
+    base = next((item.path for why, item in found if why == "conda base"), None)
     if base is not None:
         active = next(environment.path for environment in environments if environment.active)
-        rest = "" if active == base else f"; the environment in use is {active}"
+        rest = "" if active == base else f"; the active environment is {active}"
         message = f"conda's base environment {base} is active in this shell and is not touched{rest}"
         problems.append(Problem("conda-base-active", "CONDA_PREFIX", message))
     return environments, tuple(problems)
@@ -121,7 +121,7 @@ def _keep(look: Look, why: str, prefix: Path) -> None:
     except InputError:
         # conda also makes environments without a Python.
         if not (why in {"CONDA_PREFIX", "conda base"} and os.path.isdir(prefix)):
-            look.keep(Evidence(source, "failed", f"{why} leads to {prefix}, which is no environment"))
+            look.keep(Evidence(source, "failed", f"{why} points at {prefix}, which is not an environment"))
             return
     except OSError as error:
         look.keep(Evidence(source, "failed", f"{prefix} cannot be read: {error.strerror or error}"))

@@ -52,13 +52,14 @@ def understand(
     if not displays:
         return _without_card(seen, others, wsl=wsl)
     devices = tuple(
-        _device(number, each, names.get(each.slot) or each.name) for number, each in enumerate(displays)
+        _device(number, display, names.get(display.slot) or display.name)
+        for number, display in enumerate(displays)
     )
     shown, masked = _mask(seen, devices)
     problems = [masked] if masked else []
     held = [card for card in on_bus if card.stand_in]
     if held:
-        message = f"an Intel GPU is held: {', '.join(map(str, held))}"
+        message = f"an Intel GPU without its driver: {', '.join(map(str, held))}"
         problems.append(Problem("driver-stand-in", "PCI", message))
     discrete = [card for card, device in zip(displays, devices, strict=True) if not device.integrated]
     if discrete and all(card in held for card in discrete):
@@ -81,7 +82,7 @@ def _without_card(
         return Intel(), ()
     message = f"xpu-smi says `{said.strip().splitlines()[-1]}`"
     if pci.is_bus_read(seen):
-        message += "; no Intel GPU is on the bus, so that means nothing here"
+        message += "; no Intel GPU is on the bus, so this does not matter here"
         return Intel(), (Problem("xpu-smi-idle", XPU_SMI, message),)
     return Intel(status=Status.UNREADABLE), (Problem("driver-not-loaded", XPU_SMI, message),)
 
@@ -135,5 +136,5 @@ def _mask(
     ordered = seen.variable("ZE_ENABLE_PCI_ID_DEVICE_ORDER") == "1"
     alike = len({device.name for device in devices}) == 1
     answer = visible.apply("ZE_AFFINITY_MASK", cards, named, numbered=ordered or alike)
-    shown = tuple(replace(each, visible=left) for each, left in zip(devices, answer.visible, strict=True))
+    shown = tuple(replace(device, visible=left) for device, left in zip(devices, answer.visible, strict=True))
     return shown, answer.problem

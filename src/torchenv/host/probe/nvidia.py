@@ -351,12 +351,12 @@ def _read_board(seen: SeenEvidence) -> _Board:
 def _describe_held(cards: tuple[pci.Display, ...]) -> tuple[Problem, ...]:
     """Describe cards that another driver than NVIDIA's holds."""
     held = ", ".join(str(card) for card in cards if card.stand_in)
-    return (Problem("driver-stand-in", "PCI", f"an NVIDIA GPU is held: {held}"),) if held else ()
+    return (Problem("driver-stand-in", "PCI", f"an NVIDIA GPU without its driver: {held}"),) if held else ()
 
 
 def _explain_idle_tool(problem: Problem) -> Problem:
     # Nothing on the bus is NVIDIA's: the tool or the library is installed and has nothing to ask.
-    message = f"{problem.message}; no NVIDIA GPU is on the bus, so that means nothing here"
+    message = f"{problem.message}; no NVIDIA GPU is on the bus, so this does not matter here"
     return replace(problem, message=message)
 
 
@@ -375,7 +375,7 @@ def _mask(seen: SeenEvidence, devices: tuple[_Known, ...]) -> tuple[tuple[Nvidia
         numbered=alike or seen.variable("CUDA_DEVICE_ORDER") == "PCI_BUS_ID",
     )
     marked = tuple(
-        replace(each.device, visible=left) for each, left in zip(devices, answer.visible, strict=True)
+        replace(device.device, visible=left) for device, left in zip(devices, answer.visible, strict=True)
     )
     return marked, answer.problem
 
@@ -434,7 +434,7 @@ def _mismatch(seen: SeenEvidence) -> str:
     texts = "\n".join(seen.read_output(source) for source in (*_queries(seen), SCREEN))
     library = nvidia_smi.library_version(texts) or json_object(seen.read_output(NVML)).get("library")
     return (
-        f"the NVIDIA driver was updated by half: the kernel module is {module or 'of one version'}"
+        f"the NVIDIA driver was only partly updated: the kernel module is {module or 'of one version'}"
         f" and the library {library or 'of another'}; reboot or reload the module, then run again"
     )
 
@@ -442,15 +442,15 @@ def _mismatch(seen: SeenEvidence) -> str:
 def _make_problem(driver: WrittenVersion | None, cards: tuple[pci.Display, ...], *, wsl: bool) -> Problem:
     if driver is not None:
         message = (
-            f"NVIDIA driver {driver} is loaded and no GPU can be asked; a container must be started"
+            f"NVIDIA driver {driver} is loaded, but no GPU answers; a container must be started"
             " with its GPUs (`--gpus all`)"
         )
         return Problem("no-devices", DRIVER_FILE, message)
     if cards and not wsl:
         numbers = ", ".join(f"{card.vendor}:{card.device}" for card in cards)
-        message = f"an NVIDIA GPU ({numbers}) is in this machine without a driver that can be asked"
+        message = f"an NVIDIA GPU ({numbers}) is in this machine without a working driver"
         return Problem("driver-missing", "PCI", message)
     if wsl:
-        message = f"Windows lends WSL its NVIDIA driver, and {WSL_TOOL} gives no answer"
+        message = f"WSL uses the NVIDIA driver of Windows, but {WSL_TOOL} does not answer"
         return Problem("driver-unreadable", WSL_LIBRARIES, message)
-    return Problem("driver-unreadable", DRIVER_FILE, "the NVIDIA driver cannot be asked")
+    return Problem("driver-unreadable", DRIVER_FILE, "the NVIDIA driver does not answer")

@@ -180,7 +180,7 @@ def library_version(text: str) -> str | None:
 _COMPLAINTS = (
     (
         r"Driver/library version mismatch|NVML/RM version mismatch",
-        Complaint("driver-library-mismatch", "the driver was updated by half"),
+        Complaint("driver-library-mismatch", "the driver was only partly updated"),
     ),
     (
         r"couldn't communicate with the NVIDIA driver|Driver Not Loaded",
@@ -192,7 +192,7 @@ _COMPLAINTS = (
     ),
     (
         r"Insufficient Permissions",
-        Complaint("nvml-permission", "this user may not ask the NVIDIA driver"),
+        Complaint("nvml-permission", "this user may not use the NVIDIA driver"),
     ),
     (
         r"GPU is lost|fallen off the bus|Unable to determine the device handle for GPU",
@@ -209,12 +209,12 @@ _COMPLAINTS = (
         r"blocked by the operating system|operating system has blocked",
         Complaint(
             "wsl-blocked",
-            "Windows does not let WSL at the GPU: update the driver in Windows and run `wsl --shutdown`",
+            "Windows blocks the GPU for WSL: update the driver in Windows and run `wsl --shutdown`",
         ),
     ),
     (
         r"nvidia-smi: (?:command )?not found",
-        Complaint("smi-missing", "there is no nvidia-smi"),
+        Complaint("smi-missing", "nvidia-smi not found"),
     ),
     (
         r"No devices were found",

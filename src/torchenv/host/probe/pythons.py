@@ -66,7 +66,7 @@ def understand(seen: SeenEvidence) -> tuple[tuple[Interpreter, ...], tuple[Probl
         path = evidence.source.removeprefix(SOURCE)
         answer = parse_answer(path, evidence.text) if evidence.outcome == "read" else None
         if answer is None:
-            why = (evidence.text.strip().splitlines() or ["it says nothing"])[-1]
+            why = (evidence.text.strip().splitlines() or ["it prints nothing"])[-1]
             problems.append(Problem("interpreter-broken", path, f"skipping {path}: {why}"))
         else:
             found.append(answer.interpreter)

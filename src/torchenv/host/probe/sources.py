@@ -96,7 +96,7 @@ class SeenEvidence(Mapping[str, Evidence]):
 
     def starting(self, prefix: str) -> tuple[Evidence, ...]:
         """Return every piece whose source starts so, in the order in which they were seen."""
-        return tuple(each for source, each in self.items() if source.startswith(prefix))
+        return tuple(part for source, part in self.items() if source.startswith(prefix))
 
 
 class Look:

@@ -57,8 +57,8 @@ def apply(variable: str, value: str | None, devices: Sequence[Named], *, numbere
     visible = tuple(position in chosen for position in range(len(devices)))
     if all(visible):
         return Masked(visible)
-    left = ", ".join(each.label for each, seen in zip(devices, visible, strict=True) if seen)
-    hidden = ", ".join(each.label for each, seen in zip(devices, visible, strict=True) if not seen)
+    left = ", ".join(device.label for device, seen in zip(devices, visible, strict=True) if seen)
+    hidden = ", ".join(device.label for device, seen in zip(devices, visible, strict=True) if not seen)
     message = f"{setting} leaves {left} and hides {hidden}"
     return Masked(visible, Problem("devices-masked", variable, message))
 
