@@ -29,10 +29,10 @@ from scripts.bench.measuring import TORCH, UV, Bench, Row, fresh  # noqa: E402 -
 SUBJECTS = {
     "startup": "Start-up",
     "creating": "Building an environment",
-    "switching": "Going back",
+    "going_back": "Going back",
     "checkpoints": "Checkpoints",
     "scanning": "Looking through training runs",
-    "locking": "Locks",
+    "locks": "Locks",
     "proving": "Proofs",
     "auditing": "The audit",
     "packing": "Packing",

@@ -1,22 +1,19 @@
-"""Measure reading and downgrading a large `.metadata` against torch's own reader, as ratios in
-one run.
+"""What reading, judging and downgrading a large `.metadata` costs, against torch's own reader.
 
-    python scripts/bench/checkpoints.py FILE TORCH_PYTHON [repeating|unique]
-
-FILE is what `make_metadata.py` wrote, with such shapes; TORCH_PYTHON is the Python of an environment with
-torch 2.15. A `verdict` sees that every chunk is covered and has a place. Each measurement is a process of
-its own; torch's import is not counted in its time, which is that of the processor.
+Each measurement is a process of its own; torch's import is not counted in its time, which is that of the
+processor. A verdict sees that every chunk is covered and has a place.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[2] / "src"
+from scripts.bench.measuring import TOP, Bench, Row, fresh
+
+SOURCE = TOP / "src"
 MIB = 1 << 20
 START = """
 import gc, json, resource, sys, time
@@ -55,46 +52,44 @@ assert found is not None
 DOWNGRADE = f"{READ}found = downgrade.downgrade(data, '2.14')"
 
 
-# Of what torch's reader takes: 4 million chunks are five times those of 100,000 tensors in 8 chunks.
-VERDICTS = {"repeating": 0.2, "unique": 0.35}
-VERDICT_MEMORY = 512 * MIB
+# The parts of a model repeat; no two shapes alike is the worst that a writer can do.
+SHAPES = {"repeating": {"list": 0.24, "verdict": 0.2, "downgrade": 0.25}, "unique": {"verdict": 0.35}}
+MEMORY = 512 * MIB
+ACTS = {"list": LIST, "verdict": VERDICT, "downgrade": DOWNGRADE}
 
 
-def main(file: str, torch_python: str, shapes: str = "repeating") -> int:
-    torch = least(torch_python, START + TORCH + END, file)
-    show("torch read_metadata", torch, torch)
-    failed = False
-    for name, body, most_time, most_memory in (
-        ("list", LIST, 0.35, 0.8 * torch["peak"]),
-        ("verdict", VERDICT, VERDICTS[shapes], VERDICT_MEMORY),
-        ("downgrade", DOWNGRADE, 0.6, 0.8 * torch["peak"]),
-    ):
-        found = least(sys.executable, START + OURS + body + END, file)
-        show(name, found, torch)
-        within = found["seconds"] <= most_time * torch["seconds"] and found["peak"] <= most_memory
-        print(f"  at most {most_time} and {most_memory / MIB:.0f} MiB: {'yes' if within else 'NO'}")
-        failed = failed or not within
-    return failed
+def measure(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of list, verdict and downgrade by the size and the kind of metadata."""
+    python = bench.environment / "bin" / "python"
+    work = fresh(bench.directory / "checkpoints")
+    sizes = ((1_000, 8),) if bench.quick else ((1_000, 8), (100_000, 8))
+    for tensors, chunks in sizes:
+        for shapes, bars in SHAPES.items():
+            file = work / f"{tensors}-{shapes}.metadata"
+            make = TOP / "scripts" / "bench" / "make_metadata.py"
+            bench.run([python, make, file, str(tensors), str(chunks), shapes])
+            rounds = bench.rounds(3)
+            theirs = [run(bench, python, START + TORCH + END, file) for _ in range(rounds)]
+            for name, bar in bars.items():
+                ours = [
+                    run(bench, sys.executable, START + OURS + ACTS[name] + END, file) for _ in range(rounds)
+                ]
+                peak = max(found["peak"] for found in ours)
+                yield Row(
+                    what=f"{name} of {tensors:,} tensors in {chunks} chunks, {shapes} shapes",
+                    against="torch's reader, time of the processor",
+                    values=tuple(
+                        mine["seconds"] / other["seconds"] for mine, other in zip(ours, theirs, strict=True)
+                    ),
+                    bar=bar if tensors == 100_000 else None,
+                )
+                if name == "verdict" and tensors == 100_000:
+                    what = f"memory of the verdict, {shapes} shapes"
+                    yield Row(what=what, against="", values=(peak / MIB,), bar=MEMORY / MIB, unit="MiB")
 
 
-def least(python: str, program: str, file: str) -> dict[str, float]:
-    """Return the run of three that took the least time: the machine may have other work, too."""
-    return min((measure(python, program, file) for _ in range(3)), key=lambda run: run["seconds"])
-
-
-def measure(python: str, program: str, file: str) -> dict[str, float]:
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    command = [python, "-c", program, file]
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
-    found: dict[str, float] = json.loads(done.stdout)
+def run(bench: Bench, python: str | Path, program: str, file: Path) -> dict[str, float]:
+    """Run a program of its own, and return its seconds of the processor and its peak of bytes."""
+    said = bench.run([python, "-c", program, file], variables={"PYTHONPATH": str(SOURCE)})
+    found: dict[str, float] = json.loads(said)
     return found
-
-
-def show(name: str, found: dict[str, float], torch: dict[str, float]) -> None:
-    seconds, peak = found["seconds"], found["peak"]
-    ratios = f"{seconds / torch['seconds']:.2f} x time, {peak / torch['peak']:.2f} x peak"
-    print(f"{name}: {seconds:.1f} s, {peak / MIB:.0f} MiB ({ratios})")
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(*sys.argv[1:]))

@@ -1,0 +1,28 @@
+"""What locking and an idle sync cost, against the bare uv runs that are needed; measured by locking.py."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from scripts.bench.measuring import TOP, Bench, Row
+
+
+def measure(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of lock and sync on a loopback index."""
+    command: list[str | Path] = [sys.executable, TOP / "scripts" / "bench" / "locking.py", "--repeat", str(bench.rounds(5))]
+    found = json.loads(bench.run(command))
+    for name, what, against in (
+        ("lock", "`lock` of six targets", "six `uv pip compile` side by side"),
+        (
+            "many",
+            "`lock` of twenty targets, 300 packages, time of the processor",
+            "its twenty `uv pip compile`",
+        ),
+        ("check", "`lock --check`, nothing changed", "`torchenv --version`"),
+        ("sync", "`sync`, nothing to do", "`torchenv --version`"),
+    ):
+        value, bar = found["ratios"][name], found["goals"][name]
+        yield Row(what=what, against=against, values=(value,), bar=bar)
