@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from torchenv.errors import WorkspaceError
+from torchenv.system import mutex, scratch
 from torchenv.system.scratch import clear_scratch, make_scratch
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="files that are open stay there")
@@ -89,3 +91,42 @@ def test_a_place_that_cannot_be_written_is_named_with_the_remedy(
         raise AssertionError
     assert str(caught.value) == f"`{tmp_path / 'gone'}` cannot be written: No such file or directory"
     assert caught.value.hint == "name another directory for temporary files with the variable TMPDIR"
+
+
+def test_a_folder_that_another_run_clears_before_it_is_held_is_made_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, cleared = mutex.try_to_lock, list[list[Path]]()
+
+    def lock_late(handle: int) -> bool | None:
+        # The other run comes between the making of the folder and the taking of it.
+        if not cleared:
+            cleared.append(sorted(place.iterdir()))
+            clear_scratch(place)
+        return real(handle)
+
+    monkeypatch.setattr(scratch, "try_to_lock", lock_late)
+    with make_scratch() as folder:
+        assert [folder] not in cleared
+        (folder / "inside").write_text("work")
+        clear_scratch(place)
+        assert (folder / "inside").read_text() == "work"
+
+
+def test_what_is_being_cleared_is_not_taken(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real_delete = shutil.rmtree
+    left = place / "torchenv-left"
+    left.mkdir()
+    (left / scratch.MUTEX).touch()
+    taken = []
+
+    def delete(folder: Path, *, ignore_errors: bool = False) -> None:
+        handle = os.open(left / scratch.MUTEX, os.O_RDWR)
+        taken.append(mutex.try_to_lock(handle))
+        os.close(handle)
+        real_delete(folder, ignore_errors=ignore_errors)
+
+    monkeypatch.setattr(shutil, "rmtree", delete)
+    clear_scratch(place)
+    assert taken == [False]
+    assert not left.exists()

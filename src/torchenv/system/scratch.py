@@ -78,7 +78,8 @@ def _make_held_folder(place: Path, prefix: str) -> tuple[Path, int]:
         # Until it is held, another run may take it for one that was left.
         with suppress(FileNotFoundError):
             handle = os.open(folder / MUTEX, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-            if try_to_lock(handle) is not False:
+            # One that took it for left has deleted it by now, with the file that was to be held.
+            if try_to_lock(handle) is not False and os.fstat(handle).st_nlink:
                 return folder, handle
             os.close(handle)
 
@@ -94,10 +95,10 @@ def _clear(folder: Path) -> None:
         folder.rmdir()
         return
     try:
-        is_left = try_to_lock(handle) is True
+        # Held until all is deleted: the run that makes the folder now may just be about to take it.
+        if try_to_lock(handle) is True:
+            import shutil
+
+            shutil.rmtree(folder, ignore_errors=True)
     finally:
         os.close(handle)
-    if is_left:
-        import shutil
-
-        shutil.rmtree(folder, ignore_errors=True)
