@@ -12,7 +12,12 @@ from scripts.bench.measuring import TOP, Bench, Row
 
 def measure(bench: Bench) -> Iterator[Row]:
     """Yield the rows of lock and sync on a loopback index."""
-    command: list[str | Path] = [sys.executable, TOP / "scripts" / "bench" / "locking.py", "--repeat", str(bench.rounds(5))]
+    command: list[str | Path] = [
+        sys.executable,
+        TOP / "scripts" / "bench" / "locking.py",
+        "--repeat",
+        str(bench.rounds(5)),
+    ]
     found = json.loads(bench.run(command))
     for name, what, against in (
         ("lock", "`lock` of six targets", "six `uv pip compile` side by side"),

@@ -49,7 +49,7 @@ def test_a_scan_and_a_rollback_say_so_of_environments_on_the_disk(tmp_path: Path
     shutil.copytree(ROOT, terminal.cwd / "runs")
     assert " reads it with code\n" in terminal.type("checkpoints", "scan", "runs").out
     shown = terminal.type("checkpoints", "show", "runs").out
-    assert ": readable-with-code: allow numpy" in shown
+    assert ": readable-with-code: call `torch.serialization.add_safe_globals([" in shown
     assert ", or use weights_only=False\n" in shown
     found = terminal.type("checkpoints", "scan", "runs", "--json").json["checkpoints"]
     (state,) = [line for line in found if line["path"].endswith("rng_state.pth")]

@@ -375,13 +375,7 @@ def _scan_lines(scanned: Scanned, lines: Sequence[Run], now: datetime, *, show_a
 
 def _scan_row(run: Saves, line: Run, scanned: Scanned) -> tuple[str, ...]:
     """Write a run with its saves and, for each environment, the newest that it reads and the lag."""
-    environments = scanned.judge.environments
-    name, newest, *marks = describe_run_row(line, environments)
-    for at, environment in enumerate(environments):
-        reads = line.newest_readable.get(environment.number)
-        of_newest = [save for save in run.saves if save.name == line.newest and reads == line.newest]
-        if any(scanned.judge.of_save(save, environment) == "readable-with-code" for save in of_newest):
-            marks[at] += " with code"
+    name, newest, *marks = describe_run_row(line, scanned.judge.environments)
     return (name, _count_saves(run), newest, *marks)
 
 
