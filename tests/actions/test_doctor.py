@@ -377,7 +377,7 @@ def test_companions_of_another_build_and_of_another_torch(tmp_path: Path) -> Non
     audio = release.companions["torchaudio"].version
     assert of_packages(tmp_path / "env") == [
         ("other-build", f"torchvision {paired}+cu126 is installed beside torch 2.15.0+cu132"),
-        ("other-build", f"torchaudio 2.8.0 is beside torch 2.15.0, whose companion is {audio}"),
+        ("other-build", f"torchaudio 2.8.0 is installed beside torch 2.15.0, whose companion is {audio}"),
     ]
 
 
@@ -476,7 +476,7 @@ def diagnose_by(path: Path, host: Host, run: Runner) -> Diagnosis:
 
 def test_a_device_that_torch_does_not_see_though_nothing_explains_it(tmp_path: Path) -> None:
     assert see(tmp_path / "env", nvidia("610.10"), devices=[]) == [
-        "device-unseen: torch sees no device, and NVIDIA GeForce RTX 4090 is here"
+        "device-unseen: torch sees no device, but this machine has NVIDIA GeForce RTX 4090"
     ]
 
 
@@ -501,7 +501,7 @@ def test_an_interpreter_that_gives_no_answer(tmp_path: Path) -> None:
     python.write_text("#!/bin/sh\necho broken >&2\nexit 3\n")
     python.chmod(0o755)
     (found,) = examine(tmp_path / "env").findings
-    assert (found.code, found.message) == ("interpreter-fails", "its Python gave no answer: broken")
+    assert (found.code, found.message) == ("interpreter-fails", "its Python did not answer: broken")
 
 
 def test_the_libraries_of_the_driver_are_looked_for_where_distributions_put_them(tmp_path: Path) -> None:

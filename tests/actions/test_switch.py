@@ -19,7 +19,11 @@ from torchenv.render.switch import describe_history, describe_switch, encode_swi
 from torchenv.system.processes import Process
 from torchenv.workspace.records import Environment, Proof, Run, Switch
 
-IN_PLACE = "Python and torch verified"
+
+def verified(environment: Environment) -> str:
+    """Return what a switch says of one that is in order."""
+    assert environment.torch is not None
+    return f"Python {environment.python.version} and torch {environment.torch.partition('+')[0]} verified"
 
 
 def two_in_turn(workspace: Workspace) -> tuple[Environment, Environment]:
@@ -81,7 +85,7 @@ def test_what_can_no_longer_be_used_is_passed_over_with_the_reason(workspace: Wo
 
     assert switched.now == oldest
     gone = f"its interpreter is gone: {old.path}/bin/python"
-    assert switched.said == (f"skipping environment {old}: {gone}", IN_PLACE)
+    assert switched.said == (f"skipping environment {old}: {gone}", verified(oldest))
 
 
 def test_with_nothing_left_that_could_be_used_a_rollback_says_why_and_stays(workspace: Workspace) -> None:
@@ -121,7 +125,7 @@ def test_a_rollback_leads_to_one_that_failed_where_there_is_no_other_and_says_so
     )
     switched = rollback(None, workspace.store, workspace.outside)
     assert switched.now.number == 1
-    assert switched.said == (said, IN_PLACE)
+    assert switched.said == (said, verified(old))
 
 
 def test_a_rollback_prefers_one_that_did_not_fail(workspace: Workspace) -> None:
@@ -130,7 +134,7 @@ def test_a_rollback_prefers_one_that_did_not_fail(workspace: Workspace) -> None:
         use(str(item.number), workspace.store, workspace.outside)
     failed(workspace, before)
     switched = rollback(None, workspace.store, workspace.outside)
-    assert (switched.now, switched.said) == (oldest, (IN_PLACE,))
+    assert (switched.now, switched.said) == (oldest, (verified(oldest),))
 
 
 def test_one_that_failed_and_was_never_in_use_is_gone_back_to_only_by_its_number(
@@ -310,7 +314,7 @@ def test_a_switch_is_told_to_programs_as_the_contract_says(workspace: Workspace)
         "from": 2,
         "to": 1,
         "path": old.path,
-        "said": [IN_PLACE],
+        "said": [verified(old)],
         "running": [],
         "checkpoints": [
             {
@@ -329,9 +333,9 @@ def test_the_history_tells_each_switch_with_what_the_checks_said(workspace: Work
     rollback(None, workspace.store, workspace.outside)
     manifest = workspace.store.read()
     assert manifest.switches[-1] == Switch(
-        at=manifest.switches[-1].at, from_=2, to=1, why="rollback", said=(IN_PLACE,)
+        at=manifest.switches[-1].at, from_=2, to=1, why="rollback", said=(verified(old),)
     )
     assert describe_history(manifest).splitlines()[-2:] == [
         f"2026-11-30 13:00:00  rollback: {new} -> {old}",
-        f"    {IN_PLACE}",
+        f"    {verified(old)}",
     ]

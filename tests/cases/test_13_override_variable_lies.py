@@ -21,7 +21,7 @@ def test_a_chip_that_only_the_variable_makes_served_stops_until_that_is_accepted
     assert planned.code == 3
     read = machine.terminal.type("plan", "2.15", "--host", "host.json")
     assert "gfx1153" in read.out + read.err
-    assert "go on as gfx1100, which is unsupported, with --accept-override" in read.out
+    assert "accept gfx1100, which is unsupported, with --accept-override" in read.out
 
     accepted = machine.plan("--accept-override", HSA_OVERRIDE_GFX_VERSION="11.0.0")
     assert build_of(accepted) == "2.15.0+rocm7.14"

@@ -48,5 +48,5 @@ def test_the_bare_address_is_refused_with_what_was_asked_and_what_a_root_looks_l
     code, said = ended.error
     assert code == 4
     assert f"{devpi.root}/devpi/cpu/torch/ does not exist" in said
-    assert "no page of torch at all" in said
+    assert "no page for torch" in said
     assert "TORCHENV_TORCH_INDEX='https://mirror.example/{backend}/+simple'" in said

@@ -68,7 +68,7 @@ def test_a_scan_tells_people_who_reads_what_and_list_repeats_it(terminal: Termin
             f"  runs/a: step-200 cannot be read by environment {first} (it needs torch 2.15);"
             " step-100 is the newest readable save, 100 steps behind"
         ),
-        "    `torchenv checkpoints downgrade runs/a/step-200 --for 2.14` makes a copy that it can read",
+        "    copy it with `torchenv checkpoints downgrade runs/a/step-200 --for 2.14`",
         "  runs/a/step-300: corrupt: .metadata: the pickle ends inside a frame",
     ]
     assert terminal.type("list").out.splitlines()[-1] == (

@@ -38,7 +38,7 @@ def test_it_says_what_was_made_and_what_to_do_next(terminal: Terminal) -> None:
             f"made environment 1 ({NAME})\n  {path}\n"
             f"  to add to it: {install}\n"
             f"environment 1 ({NAME}) is now active\n  {path}\n"
-            "  its Python and its torch are verified\n"
+            f"  Python {PYTHON} and torch 2.15.0 verified\n"
             'next: eval "$(torchenv activate)", or torchenv run -- COMMAND\n'
         ),
     )
@@ -335,7 +335,7 @@ def test_a_place_of_files_that_was_ignored_is_not_called_an_index(terminal: Term
     (tmp_path / wheel.file_name).write_bytes(wheel.content)
     ended = terminal.create(PIP_FIND_LINKS=str(tmp_path))
     remedy = "to use a file there, list `NAME @ file:///PATH` under [packages] requirements\n"
-    assert ended.err.endswith(f"; ignored here: PIP_FIND_LINKS; {remedy}")
+    assert ended.err.endswith(f"; ignoring your PIP_FIND_LINKS here; {remedy}")
     address = f"in-house @ {(tmp_path / wheel.file_name).as_uri()}"
     profile.write_text(f'schema = 1\n[packages]\nrequirements = ["{address}"]\n', "utf-8")
     made = terminal.create(PIP_FIND_LINKS=str(tmp_path))

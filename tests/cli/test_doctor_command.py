@@ -35,8 +35,8 @@ def test_where_nothing_is_active_it_says_what_to_name(terminal: Terminal) -> Non
     done = terminal.type("doctor", PATH=str(Path(sys.executable).parent))
     assert (done.code, done.out) == (2, "")
     assert done.err.endswith(
-        "error: no environment is active, and this project has no `.venv`\n"
-        "hint: name one with `torchenv doctor PATH`, or make one with `torchenv create`\n"
+        "error: no active environment, and this project has no `.venv`\n"
+        "hint: name the directory of one, or make one with `torchenv create`\n"
     )
 
 

@@ -272,7 +272,7 @@ def test_a_process_that_still_runs_is_named_and_keeps_its_environment(torchenv: 
         training.stdout.readline()
         refused = torchenv("remove", "3")
         assert refused.code == 5
-        assert f"process {training.pid} (python -c {code}) " in refused.err
+        assert f"it is still used by process {training.pid} (python -c {code})" in refused.err
         torchenv.succeed("use", "3")
         assert f"is still used by process {training.pid} (python -c {code})" in torchenv.succeed("rollback")
         assert training.poll() is None

@@ -48,13 +48,13 @@ def test_rocm_in_wsl_that_fails_is_no_cpu_plan(machine: Sysroot) -> None:
     assert planned.code == 3
     said = read(machine).out
     assert "HSA_ENABLE_DXG_DETECTION=1" in said
-    assert "vouch for a build with --backend rocm7.14; or go on without it: --accept-cpu" in said
+    assert "choose a build with --backend rocm7.14; or go on without it: --accept-cpu" in said
 
 
 def test_intels_driver_in_wsl_that_names_no_gpu_is_no_cpu_plan(machine: Sysroot) -> None:
     machine.write({**WSL, "/usr/lib/x86_64-linux-gnu/libze_intel_gpu.so.1": ""})
     assert machine.plan().code == 3
-    assert "vouch for a build with --backend xpu; or go on without it: --accept-cpu" in read(machine).out
+    assert "choose a build with --backend xpu; or go on without it: --accept-cpu" in read(machine).out
     assert build_of(machine.plan("--backend", "xpu")) == "2.15.0+xpu"
     assert build_of(machine.plan("--accept-cpu")) == "2.15.0+cpu"
 
@@ -67,7 +67,9 @@ def test_an_amd_card_is_planned_for_beside_a_tool_of_nvidia_that_has_nothing_to_
     planned = machine.plan()
     assert build_of(planned) == "2.15.0+rocm7.14"
     notes = [warning["message"] for warning in planned.json["warnings"]]
-    assert "the NVIDIA driver is not loaded; no NVIDIA GPU is on the bus, so that means nothing here" in notes
+    assert (
+        "the NVIDIA driver is not loaded; no NVIDIA GPU is on the bus, so this does not matter here" in notes
+    )
 
 
 def test_a_lost_card_above_good_rows_is_told_and_the_others_are_planned_for(machine: Sysroot) -> None:
@@ -119,8 +121,8 @@ def test_a_driver_that_cannot_change_is_told_of_every_way_on(machine: Sysroot) -
     machine.install("nvidia-smi", nvidia_smi("NVIDIA A100-SXM4-80GB, 470.256.02, 8.0"))
     assert machine.plan().code == 3
     said = read(machine).out
-    assert "driver 525.60.13 or newer opens torch 2.14" in said
-    assert "a container uses the driver of its host: update it there" in said
+    assert "driver 525.60.13 or newer allows torch 2.14" in said
+    assert "update the driver on the host of this container" in said
     assert "--accept-cpu" in said
     assert build_of(machine.plan("--accept-cpu")) == "2.15.0+cpu"
 

@@ -118,8 +118,8 @@ def test_a_fleet_is_told_what_opens_the_newer_release_and_which_machines_it_neve
     ended = terminal.type("upgrade", "2.15", "--check", "--host", *(HOSTS / f"{name}.json" for name in names))
     assert ended.code == 3
     assert "Stay on the release that you have: 2 (h100-driver-550, m2-macos-14)\n" in ended.out
-    assert "  driver 580 or newer opens torch 2.15\n" in ended.out
-    assert "  macOS 15.0 or newer opens torch 2.15\n" in ended.out
+    assert "  driver 580 or newer allows torch 2.15\n" in ended.out
+    assert "  macOS 15.0 or newer allows torch 2.15\n" in ended.out
     assert "Nothing suits this machine: 1 (gtx-780)\n" in ended.out
 
 
@@ -131,9 +131,7 @@ def test_a_failed_smoke_leaves_the_old_environment_active_with_the_way_on_and_th
     assert ended.code == 3
     assert "error: smoke: environment 2 failed its checks (environment 1 stays active)" in ended.err
     assert "(environment 1 stays active)" in ended.err
-    assert (
-        "see why with `torchenv doctor 2`; then go on with `torchenv upgrade`, or take it back" in ended.err
-    )
+    assert "see why with `torchenv doctor 2`; then continue with `torchenv upgrade`, or undo it" in ended.err
     listed = project.type("list", "--json").json
     # What was built is kept to be looked at.
     assert (listed["current"], [one["state"] for one in listed["environments"]]) == (1, ["ready", "failed"])

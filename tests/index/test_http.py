@@ -90,7 +90,7 @@ def test_what_never_comes_whole_is_an_error(serve: Any, tmp_path: Path) -> None:
     server = serve(breaks=99)
     with pytest.raises(IndexFailed) as caught:
         Network().download(server.url, tmp_path / "torch.whl")
-    assert str(caught.value) == f"{server.url} broke off 1024 bytes before its end"
+    assert str(caught.value) == f"{server.url} ended 1024 bytes early"
     assert len(server.asked) == 4
 
 

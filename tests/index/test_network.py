@@ -80,7 +80,7 @@ def test_a_page_that_does_not_end_is_not_read_to_the_end() -> None:
 
     with answering(endless) as (root, _), pytest.raises(IndexFailed) as caught:
         Network(page_limit=1 << 20).text(f"{root}/torch/", "text/html")
-    assert str(caught.value) == f"the page {root}/torch/ does not end: over 1 MiB came"
+    assert str(caught.value) == f"the page {root}/torch/ is too long: more than 1 MiB"
 
 
 def test_a_page_that_comes_in_drops_is_not_waited_for() -> None:

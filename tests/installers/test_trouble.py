@@ -112,9 +112,9 @@ def failed(text: str) -> Completed:
         (
             "Using Python 3.12.1 environment at: env\nerror: something new\n  cause: who knows\n",
             "could not build it: something new cause: who knows",
-            "it was `uv pip sync`",
+            "run `uv pip sync` to see all of it",
         ),
-        ("", "could not build it: code 2", "it was `uv pip sync`"),
+        ("", "could not build it: code 2", "run `uv pip sync` to see all of it"),
     ],
 )
 def test_a_failure_says_what_went_wrong_and_what_to_do(text: str, message: str, hint: str) -> None:

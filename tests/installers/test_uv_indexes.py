@@ -160,7 +160,7 @@ def test_a_login_opens_the_indexes_for_lock_and_install_and_is_in_no_file(
 ) -> None:
     index.login = ("user", TOKEN)
     request = request_for(packages=("corp-train",), private=(corporate,))
-    with pytest.raises(NotLetIn, match=r"wants a login \(401 Unauthorized\)"):
+    with pytest.raises(NotLetIn, match=r"asks for a login \(401 Unauthorized\)"):
         Uv(Programs(environ), program=uv_program(), fetch=fetcher(Network())).lock(request)
 
     logins = Logins(given={host_of(index.root): Login("user", TOKEN)})

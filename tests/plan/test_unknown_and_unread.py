@@ -69,9 +69,9 @@ def test_an_unknown_nvidia_card_behind_an_old_driver_is_told_of_the_driver_and_o
     plan = planned(linux(nvidia=nvidia("570.158.01", UNKNOWN_CARD)))
     assert plan.outcome is Outcome.BLOCKED
     assert plan.hint is not None
-    assert "driver 580 or newer opens torch 2.15" in plan.hint
+    assert "driver 580 or newer allows torch 2.15" in plan.hint
     # On this driver cu132 is refused for a reason that is known.
-    flags = "name the capability with --capability 8.9 (as it is), or vouch for a build with --backend cu126"
+    flags = "name the capability with --capability 8.9 (as it is), or choose a build with --backend cu126"
     assert flags in plan.hint
     assert "--accept-cpu" in plan.hint
 
@@ -99,7 +99,7 @@ def test_an_unknown_card_among_cards_that_are_at_odds_is_told_of_the_flags_too()
     assert {rejection.code for rejection in plan.rejected} >= {"devices-conflict", "capability-unknown"}
     assert plan.hint == (
         "choose with --devices 0;"
-        " name the capability with --capability 8.9 (as it is), or vouch for a build with --backend cu132"
+        " name the capability with --capability 8.9 (as it is), or choose a build with --backend cu132"
     )
 
 

@@ -18,9 +18,12 @@ def test_a_terminal_gets_one_page(standing: ReportData) -> None:
         "torchenv report, 2026-11-30 08:00 UTC, /p/.torchenv\n\nHost\n  system: linux-x86_64"
     )
     assert text.partition("\n\nEnvironments\n")[2] == (
-        "          number  name                 torch         Python  state           reads\n"
-        "          1       2.14.1-cu126-py3.12  2.14.1+cu126  3.12.7  adopted, ready  dcp<=2.14\n"
-        "  active  2       2.15.0-cu132-py3.12  2.15.0+cu132  3.12.7  proven          dcp<=2.15\n"
+        "          number  name                 torch         Python  state          "
+        " checkpoints\n"
+        "          1       2.14.1-cu126-py3.12  2.14.1+cu126  3.12.7  adopted, ready "
+        " reads up to torch 2.14\n"
+        "  active  2       2.15.0-cu132-py3.12  2.15.0+cu132  3.12.7  proven         "
+        " reads up to torch 2.15\n"
         "\n"
         "Proofs\n"
         "  environment  check  result  when                  host   devices     torch         said\n"

@@ -202,7 +202,7 @@ def roots_of(named: Sequence[str], known: Sequence[str], cwd: Path) -> tuple[str
     if named:
         return tuple(address_of(text, cwd) for text in named)
     if not known:
-        hint = 'name one: `torchenv checkpoints scan DIR`, or add roots = ["runs"] under [checkpoints]'
+        hint = 'name one, or add roots = ["runs"] under [checkpoints] in torchenv.toml'
         raise InputError("no directory named to scan for checkpoints", hint=hint)
     return tuple(known)
 

@@ -137,7 +137,7 @@ def _refuse(environment: Environment, manifest: Manifest, store: Store, running:
         raise NothingSuits(f"environment {environment} is not removed: {why}", hint=hint)
     if (running_there := _in_way(environment, running)) is not None:
         said = f"environment {environment} is not removed: {running_there}"
-        raise WorkspaceError(said, hint="end that first")
+        raise WorkspaceError(said, hint="stop it first")
 
 
 def _indispensable(

@@ -63,7 +63,7 @@ def restore(
             _refuse_usable(before, store)
             if processes := running([Path(before.path)]):
                 said = f"environment {before} is still used by {', '.join(map(str, processes))}"
-                raise WorkspaceError(said, hint="end that first")
+                raise WorkspaceError(said, hint="stop it first")
             manifest, new = manifest.begin_again(
                 before.number,
                 within=store.environments,

@@ -173,6 +173,11 @@ def drift(environment: Environment, path: Path) -> str | None:
     return f"drift: torch {environment.torch} -> {found}"
 
 
+def _describe_verified(environment: Environment) -> str:
+    torch = f" and torch {_public(environment.torch)}" if environment.torch else ""
+    return f"Python {environment.python.version}{torch} verified"
+
+
 def _public(torch: str | None) -> str:
     return (torch or "").partition("+")[0]
 
@@ -193,7 +198,7 @@ def _switch_to(
     _warn(manifest.runs, target, outside, advice=advice)
     before = manifest.active
     changed = drift(target, Path(target.path))
-    said = (*said, *([changed] if changed else ["Python and torch verified"]))
+    said = (*said, *([changed] if changed else [_describe_verified(target)]))
     after = manifest.use(target.number, why=why, at=outside.now(), said=said)
     if after is not manifest:
         store.write(after)

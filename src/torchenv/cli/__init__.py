@@ -321,7 +321,7 @@ def _name_what_was_ignored(error: TorchenvError, session: Session) -> None:
         (inherited.indexes, "to use that index, set TORCHENV_PACKAGE_INDEX"),
         (inherited.links, "to use a file there, list `NAME @ file:///PATH` under [packages] requirements"),
     )
-    said = [f"ignored here: {', '.join(names)}; {remedy}" for names, remedy in remedies if names]
+    said = [f"ignoring your {' and '.join(names)} here; {remedy}" for names, remedy in remedies if names]
     if said:
         error.hint = "; ".join([*([error.hint] if error.hint else []), *said])
 

@@ -72,8 +72,8 @@ def _find_patient(named: str | None, host: Host, session: Session) -> Path:
     if (active := session.store.read().active) is not None:
         return Path(active.path)
     if (found := _find_outside(host)) is None:
-        hint = "name one with `torchenv doctor PATH`, or make one with `torchenv create`"
-        raise InputError("no environment is active, and this project has no `.venv`", hint=hint)
+        hint = "name the directory of one, or make one with `torchenv create`"
+        raise InputError("no active environment, and this project has no `.venv`", hint=hint)
     return found
 
 

@@ -45,7 +45,7 @@ def name_macos_that_opens(refused: Sequence[Rejection], ask: Question) -> str | 
     for rejection in refused:
         release = floors[rejection.torch]
         if rejection.code == "macos-too-old" and rejection.needed == str(release.macos.mps):
-            return f"macOS {release.macos.mps} or newer opens torch {release.line}"
+            return f"macOS {release.macos.mps} or newer allows torch {release.line}"
     return None
 
 

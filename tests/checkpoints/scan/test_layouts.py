@@ -152,7 +152,7 @@ def test_every_layout_says_where_it_is_from_and_a_scan_sees_what_it_names() -> N
             NEMO.format("2.50", 19, 76),
             "no weights/metadata.json: the save did not finish",
         ),
-        ("torchtitan", "step-2/__1_0.distcp", "step-2", "__1_0.distcp is not there"),
+        ("torchtitan", "step-2/__1_0.distcp", "step-2", "__1_0.distcp is missing"),
         (
             "transformers",
             "checkpoint-2/trainer_state.json",
