@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import subprocess
 import sys
 import threading
 from contextlib import suppress
@@ -16,6 +18,7 @@ from torchenv.environment.base_python import BasePython
 from torchenv.environment.identity import identity
 from torchenv.errors import InputError, WorkspaceError
 from torchenv.system.disk import Disk, PathLength, make_refusal
+from torchenv.system.orphans import SharedHandles
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import State
 from torchenv.workspace.store import Gone, InPlace, Moved, Replaced, Store
@@ -517,3 +520,31 @@ def test_what_a_killed_run_had_not_given_its_name_is_cleared_but_not_what_anothe
         store.clear_unfinished()
     assert [path for path in left if path.exists()] == []
     assert [path for path in (*needed, mine) if not path.exists()] == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who holds a lock")
+def test_a_program_that_an_interrupt_left_unwatched_is_ended_before_its_directory_is_cleared(
+    tmp_path: Path,
+) -> None:
+    shared = SharedHandles()
+    store = Store(tmp_path / "workspace", share=shared.share)
+    with store.hold("torchenv create"):
+        manifest, new = store.read().begin("env", within=store.environments, python=PYTHON, at=AT)
+        store.write(manifest)
+    with store.build(new.number, "key", "torchenv create"):
+        # As where the interrupt comes between the start of a program and the watch over it.
+        child = subprocess.Popen(["sleep", "600"], pass_fds=shared.numbers())
+        with store.hold("torchenv create"):
+            assert not store.clear_unfinished().environments
+        assert child.wait(timeout=30) == -signal.SIGKILL
+    assert not list((store.root / "building").iterdir())
+
+
+def test_the_lease_of_a_build_that_has_ended_is_cleared(tmp_path: Path) -> None:
+    store = two_environments(tmp_path / "workspace")
+    building = store.root / "building"
+    building.mkdir(exist_ok=True)
+    (building / "15.lease").write_text("")
+    with store.hold("torchenv use"):
+        store.clear_unfinished()
+    assert not list(building.iterdir())

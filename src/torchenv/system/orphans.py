@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -45,13 +45,26 @@ def end_orphans(lock: Path, proc: Path = Path("/proc")) -> int:
 
     Only Linux tells who took a lock; elsewhere such a program is waited for.
     """
+    return _end_holders(lock, lambda _, taker: not os.path.exists(proc / str(taker)), proc)
+
+
+def end_own_programs(lock: Path, proc: Path = Path("/proc")) -> int:
+    """Kill what this process has started and what holds a lock of its own still; return how many.
+
+    An interrupt may come after a program was started and before anybody watches over it.
+    """
+    own = os.getpid()
+    return _end_holders(lock, lambda pid, taker: taker == own != pid, proc)
+
+
+def _end_holders(lock: Path, is_ended: Callable[[int, int], bool], proc: Path) -> int:
     ended = 0
     for pid, handle in holders(lock, proc):
         with suppress(OSError):
             # lock:   1: FLOCK  ADVISORY  WRITE 30148 fe:00:2277377 0 EOF
             said = (proc / str(pid) / "fdinfo" / handle).read_text()
             taker = re.search(r"^lock:.* FLOCK .* WRITE ([1-9]\d*) ", said, re.MULTILINE)
-            if taker and not os.path.exists(proc / taker[1]):
+            if taker and is_ended(pid, int(taker[1])):
                 os.kill(pid, signal.SIGKILL)
                 ended += 1
     return ended

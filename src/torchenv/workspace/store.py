@@ -19,7 +19,7 @@ from torchenv.environment.startup import STARTUP_FILE, STARTUP_TEXT
 from torchenv.errors import InputError, WorkspaceError
 from torchenv.system.disk import NO_ROOM, Disk, explain_refusals, is_out_of_room, make_refusal
 from torchenv.system.mutex import unlock
-from torchenv.system.orphans import SharedHandles, end_orphans
+from torchenv.system.orphans import SharedHandles, end_orphans, end_own_programs
 from torchenv.workspace.journal import Journal
 from torchenv.workspace.lease import Lease
 from torchenv.workspace.manifest import Manifest
@@ -608,7 +608,9 @@ class Store:
             if self._is_own(environment.number) or self._read_builder(environment.number) is None
         )
         for environment in unfinished:
-            if not self._is_own(environment.number):
+            if self._is_own(environment.number):
+                self._end_own_programs(environment.number)
+            else:
                 self._say(f"clearing environment {environment}, which was left unfinished")
             try:
                 self.discard(environment)
@@ -627,10 +629,28 @@ class Store:
                 self._disk.delete(self._build_path(environment.number))
         if unfinished:
             self.write(manifest)
+        self._clear_leases()
         self._clear_drafts(manifest)
         self.empty_trash()
         self.remake_current(manifest)
         return manifest
+
+    def _end_own_programs(self, number: int) -> None:
+        """End what this run has started and does not watch over: it would make again what is cleared."""
+        path = self._build_path(number).resolve()
+        for _ in range(_TURNS_FOR_ORPHANS):
+            if not end_own_programs(path):
+                return
+            # What was just killed takes a moment to end, and may have started another before it did.
+            time.sleep(0.1)
+
+    def _clear_leases(self) -> None:
+        """Delete the leases of builds that have ended: each was written after its lock was there."""
+        with suppress(WorkspaceError):
+            names = set(self._disk.list(self.root / "building"))
+            for name in names:
+                if name.endswith(".lease") and f"{name.removesuffix('.lease')}.lock" not in names:
+                    self._disk.delete(self.root / "building" / name)
 
     def _clear_drafts(self, manifest: Manifest) -> None:
         """Delete what a killed run had not yet given its name; what another run builds now is left to it."""
