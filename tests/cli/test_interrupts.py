@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import platform
 import signal
@@ -15,6 +16,8 @@ import pytest
 from tests.support.index import Index, serving
 from tests.support.terminal import Ended, Terminal
 from tests.support.world import world
+
+from torchenv import cli
 
 pytestmark = pytest.mark.skipif(
     (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="the wheels are for Linux x86_64"
@@ -149,6 +152,21 @@ cli.entry()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def test_an_interrupt_while_a_class_is_made_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        def __set_name__(self, owner: type, name: str) -> None:
+            raise KeyboardInterrupt
+
+    def make_class(*_: object) -> None:
+        # Before Python 3.12 this is a RuntimeError that the interrupt caused.
+        type("Made", (), {"field": Interrupted()})
+
+    monkeypatch.setattr(cli, "_run", make_class)
+    err = io.StringIO()
+    assert cli.main(["status"], {}, "/", None, io.StringIO(), err) == 130
+    assert err.getvalue() == "interrupted\n"
 
 
 def stopped(

@@ -201,19 +201,13 @@ def _run_guarded(
         output.explain(error)
         return error.exit_code
     except KeyboardInterrupt:
-        output.stop_progress()
-        at = _find_command(list(argv))
-        kept = None if at is None else _KEPT.get(argv[at])
-        output.warn("\n".join([*([kept] if kept else []), "interrupted"]))
-        hint = _name_way_on(list(argv)) if kept else None
-        if hint is not None:
-            output.warn(f"hint: {hint}")
-        output.print_failure(INTERRUPTED, "interrupted", "; ".join(filter(None, (kept, hint))) or None)
-        return INTERRUPTED
+        return _end_interrupted(list(argv), output)
     except BrokenPipeError:
         # Who read the output has seen enough.
         return 0
     except Exception as error:
+        if _comes_of_interrupt(error):
+            return _end_interrupted(list(argv), output)
         from traceback import format_exc
 
         output.warn(format_exc().rstrip("\n"))
@@ -227,6 +221,29 @@ def _name_way_on(argv: list[str]) -> str:
     import shlex
 
     return f"go on with `{shlex.join(['torchenv', *argv])}`"
+
+
+def _end_interrupted(words: list[str], output: Output) -> int:
+    """Print what was kept and what was cleared, and how to go on; return the exit code."""
+    output.stop_progress()
+    at = _find_command(words)
+    kept = None if at is None else _KEPT.get(words[at])
+    output.warn("\n".join([*([kept] if kept else []), "interrupted"]))
+    hint = _name_way_on(words) if kept else None
+    if hint is not None:
+        output.warn(f"hint: {hint}")
+    output.print_failure(INTERRUPTED, "interrupted", "; ".join(filter(None, (kept, hint))) or None)
+    return INTERRUPTED
+
+
+def _comes_of_interrupt(error: BaseException) -> bool:
+    """Return whether an interrupt is its cause: one that comes while a class is made is a RuntimeError."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, KeyboardInterrupt):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def _run(
