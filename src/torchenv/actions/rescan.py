@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from glob import escape
@@ -161,18 +162,25 @@ class _TimedPlace(LocalPlace):
 
 def _outermost(roots: Iterable[str]) -> list[str]:
     """Leave out the roots that are below others: what is there would be told twice."""
-    kept: list[str] = []
+    kept: dict[str, str] = {}
     for root in sorted(dict.fromkeys(roots), key=len):
         between = "/" if is_remote(root) else os.sep
         inside = (
             above
-            for above in kept
-            if root.startswith(f"{above.rstrip(between)}{between}")
-            and not any(map(is_skipped, root[len(above) :].split(between)))
+            for above in map(kept.get, _list_above(root, between))
+            if above is not None and not any(map(is_skipped, root[len(above) :].split(between)))
         )
         if not any(inside):
-            kept.append(root)
-    return kept
+            kept[root.rstrip(between)] = root
+    return list(kept.values())
+
+
+def _list_above(path: str, between: str) -> Iterator[str]:
+    """Yield the folders that a path lies in, without what divides their names at their end."""
+    at = path.find(between)
+    while at >= 0:
+        yield path[:at].rstrip(between)
+        at = path.find(between, at + 1)
 
 
 def _describe_unseen(
@@ -201,10 +209,11 @@ def _describe_forgotten(
 ) -> Iterator[str]:
     """Name the roots that are gone: a disk may only be away for a while."""
     left = {run.path for run in now}
-    lost = [run.path for run in before if run.path not in left]
+    lost = (run.path for run in before if run.path not in left)
+    gone_below = Counter(folder for path in lost for folder in {path, *_list_above(path, "/")})
     for place in places:
         shown = paths.display(place.address)
-        gone = [path for path in lost if path == shown or path.startswith(f"{shown}/")]
+        gone = gone_below[shown]
         if gone and not place.exists():
-            runs = "1 run" if len(gone) == 1 else f"{len(gone)} runs"
+            runs = "1 run" if gone == 1 else f"{gone} runs"
             yield f"{shown} no longer exists: forgot {runs}"
