@@ -207,7 +207,7 @@ def test_a_directory_that_others_can_change_is_not_unpacked_in(workspace: Worksp
     words = ("run", "--packed", "env.tar.zst", "--unpack-in", "open", "--", "python")
     code, _, err = torchenv(workspace, *words)
     assert code == 5
-    assert "others can change what lies in" in err
+    assert "other users can change files in" in err
 
 
 @needs("sqfstar", "squashfuse", "fusermount3")

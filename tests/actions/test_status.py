@@ -66,7 +66,7 @@ def test_it_says_how_much_is_on_the_disk_and_what_can_be_rebuilt(workspace: Work
 def test_before_there_is_anything_it_says_so(workspace: Workspace) -> None:
     assert describe_status(looked(workspace), workspace.store.root, START).splitlines()[1:] == [
         "No active environment",
-        "rollback: no previous environment",
+        "No previous environment to roll back to",
     ]
 
 

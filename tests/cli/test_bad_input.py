@@ -31,7 +31,7 @@ def terminal(tmp_path: Path) -> Terminal:
         ),
         (
             "create --root",
-            ("torchenv create: argument --root: expected one argument\nhint: see `torchenv create --help`"),
+            "`--root` needs a value\nhint: see `torchenv create --help`",
         ),
         ("create 2.51", "torch 2.51 is not in the catalogue\nhint: did you mean `2.15`?"),
         (

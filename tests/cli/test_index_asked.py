@@ -156,7 +156,7 @@ def test_a_hint_of_a_blocked_plan_names_no_release_that_the_index_lacks(
     (said,) = [
         warning["message"] for warning in unasked.json["warnings"] if warning["code"] == "index-not-asked"
     ]
-    assert said.startswith("whether the index has what the hint names is not known: ")
+    assert said.startswith("could not check that the index has the build that the hint names: ")
 
 
 def test_a_companion_that_only_a_file_of_the_profile_names_counts_in_a_plan(

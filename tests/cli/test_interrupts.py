@@ -69,7 +69,7 @@ def test_a_signal_ends_it_within_moments_and_leaves_nothing(
         130,
         ["cleared the unfinished environment and kept what was downloaded", "interrupted"],
     )
-    assert ended.err.splitlines()[-1].startswith("hint: go on with `torchenv create 2.15 --backend cpu ")
+    assert ended.err.splitlines()[-1].startswith("hint: continue with `torchenv create 2.15 --backend cpu ")
     assert "Traceback" not in ended.err
     assert ended.out == ""
     assert terminal.built() == []

@@ -116,6 +116,6 @@ def test_what_is_followed_ends_with_all_of_it() -> None:
 
 def test_an_interrupt_names_what_was_kept_and_the_command_that_goes_on() -> None:
     assert _name_way_on(["create", "2.15", "--name", "my env"]) == (
-        "go on with `torchenv create 2.15 --name 'my env'`"
+        "continue with `torchenv create 2.15 --name 'my env'`"
     )
     assert {"create", "sync", "add", "drop", "restore", "fetch", "bundle", "upgrade"} <= _KEPT.keys()

@@ -128,7 +128,7 @@ def test_a_fleet_is_one_table_and_the_fewest_targets() -> None:
     assert re.sub(r" {2,}", "  ", describe_fleet(found)) == (
         "host  torch  backend  target  reason\n"
         "v100-driver-580  2.14.1  cu126  cu126  torch 2.15.0 (cu132): has no kernels for"
-        " Tesla V100-SXM2-32GB (compute capability 7.0); its code starts at 7.5\n"
+        " Tesla V100-SXM2-32GB (compute capability 7.0); its kernels start at 7.5\n"
         "rtx-4090-driver-580  2.15.0  cu132  cu132  as requested\n"
         "m2-macos-15  2.15.0  cpu  cpu-darwin-arm64  as requested\n"
         "h100-driver-550  2.14.1  cu126  cu126  torch 2.15.0 (cu132): needs driver 580 or newer,"

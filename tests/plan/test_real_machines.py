@@ -122,7 +122,7 @@ def test_a_v100_is_told_in_two_lines_why_it_gets_the_line_before() -> None:
     plan = planned("v100-driver-580")
     assert "\n".join(plan.why) == (
         "torch 2.15.0 (cu132): has no kernels for Tesla V100-SXM2-32GB (compute capability 7.0); "
-        "its code starts at 7.5\n"
+        "its kernels start at 7.5\n"
         "torch 2.14.1 (cu126) is the newest release that supports it"
     )
     assert plan.build is not None

@@ -305,4 +305,4 @@ def test_a_release_that_is_not_packaged_is_planned_by_data_alone(tmp_path: Path)
     assert choice(plan(linux("3.13.1", "3.14.9", nvidia=card))) == "2.16.0-cu136-py3.13"
     older = plan(linux(nvidia=nvidia("580.95.05", ("Tesla T4", "7.5"))))
     assert choice(older) == "2.15.0-cu132-py3.12"
-    assert older.rejected[0].message.endswith("its code starts at 8.0")
+    assert older.rejected[0].message.endswith("its kernels start at 8.0")

@@ -47,7 +47,6 @@ list
 rollback
 use 9
 run -- python train.py
-probe --sysroot .
 plan 2.15 --host {host}/rtx-4090-driver-580.json
 plan 2.15 --host {host}/v100-driver-580.json
 plan 2.15 --host {host}/h100-driver-550.json --explain
@@ -119,7 +118,7 @@ sync --dry-run
 sync
 sync
 fetch ci wheels
-export --dockerfile ci
+export --requirements ci
 export --requirements nobody
 init
 trust .
@@ -130,6 +129,10 @@ def walk(folder: Path, index: Index) -> str:
     """Take the walk below a folder, and return what was typed and printed."""
     terminal = Terminal.within(folder, index)
     project = terminal.cwd
+    programs = folder / "bin"
+    programs.mkdir()
+    (programs / f"python{MINOR}").symlink_to(Path(sys.executable).resolve())
+    terminal.environ["PATH"] = str(programs)
     write_venv(project / ".venv", {"torch": "2.14.1+cpu", "numpy": "2.2.0"})
     (project / "src").mkdir()
     (project / "src" / "train.py").write_text(TRAINING, "utf-8")
@@ -160,6 +163,7 @@ def _make_same(text: str, folder: Path, index: Index) -> str:
         (str(folder), "/home/ada"),
         (str(HOSTS), "HOSTS"),
         (index.root, "https://index.example"),
+        ("/home/ada/bin/", "/usr/bin/"),
         (sys.executable, "/usr/bin/python"),
         (str(Path(sys.executable).resolve()), "/usr/bin/python"),
         (PYTHON, f"{MINOR}.N"),
@@ -168,5 +172,7 @@ def _make_same(text: str, folder: Path, index: Index) -> str:
         text = text.replace(here, usual)
     text = re.sub(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?(\.\d+)?(Z| UTC)?", "DATE", text)
     text = re.sub(r"\b\d+(\.\d)? (s|KiB|MiB|GiB|min ago|h ago)\b", r"N \2", text)
+    text = re.sub(r"\b\d+ d ago\b", "N d ago", text)
+    text = re.sub(r"glibc [\d.]+(, container)?", "glibc N", text)
     text = re.sub(r"\b[0-9a-f]{64}\b", "HASH", text)
     return re.sub(r"/\S*/uv pip\b", "uv pip", text)

@@ -149,7 +149,7 @@ def _check_offers(plan: Plan, ask: Question, facts: IndexFacts, query: IndexQuer
         try:
             listing = _listing(build, query.fetch)
         except IndexFailed as error:
-            said = f"whether the index has what the hint names is not known: {error.message}"
+            said = f"could not check that the index has the build that the hint names: {error.message}"
             return _add_remarks(plan, (Remark("index-not-asked", said),))
         has_all = _pythons(listing, build, ask.host)
         if build.python.minor not in has_all:

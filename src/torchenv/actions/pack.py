@@ -33,7 +33,7 @@ def pack(
     """Write an environment as one file that starts anywhere its interpreter is.
 
     Its scripts find the Python beside them, and what would activate the original is left out. Raises
-    `InputError` for the name of the file, `NothingSuits` for what is no virtual environment.
+    `InputError` for the name of the file, `NothingSuits` for what is not a virtual environment.
     """
     kind = PackKind.of(path)
     if os.path.exists(path):
@@ -45,7 +45,7 @@ def pack(
     installation = describe(directory)
     if installation.layout is not Layout.VENV or installation.interpreter is None:
         raise NothingSuits(
-            f"environment {environment} is no virtual environment",
+            f"environment {environment} is not a virtual environment",
             hint=f"build one with `torchenv create --like {environment.number}`, and pack that",
         )
     if environment.kind is EnvironmentKind.BUILT:
@@ -206,7 +206,7 @@ def _make_own(place: Path) -> None:
     is_own = os.name == "nt" or (found.st_uid == os.getuid() and not found.st_mode & 0o022)
     if place.is_symlink() or not is_own:
         hint = "name a directory of your own with --unpack-in DIR"
-        raise WorkspaceError(f"others can change what lies in {place}", hint=hint)
+        raise WorkspaceError(f"other users can change files in {place}", hint=hint)
 
 
 @contextmanager

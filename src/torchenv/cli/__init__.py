@@ -76,7 +76,7 @@ _KEPT = {
     "pack": "cleared the unfinished file",
     "lock": "kept the lock files as they were",
     "smoke": "kept the environment and its earlier proofs as they were",
-    "evaluate": "kept the earlier measures",
+    "evaluate": "kept the earlier measurements",
     "checkpoints": "cleared unfinished copies; checkpoints are as they were",
     "remove": "kept what was not removed yet",
     "prune": "kept what was not removed yet",
@@ -220,7 +220,7 @@ def _name_way_on(argv: list[str]) -> str:
     """Return the hint with the command that goes on, which is the same one."""
     import shlex
 
-    return f"go on with `{shlex.join(['torchenv', *argv])}`"
+    return f"continue with `{shlex.join(['torchenv', *argv])}`"
 
 
 def _end_interrupted(words: list[str], output: Output) -> int:

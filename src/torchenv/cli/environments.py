@@ -161,7 +161,7 @@ def adopt(flags: AdoptFlags, session: Session) -> int:
     what = (
         f"recorded {environment.path} as environment {environment}; it is only read"
         if adopted.is_new
-        else f"{environment.path} is environment {environment} already"
+        else f"{environment.path} is already environment {environment}"
     )
     session.output.say(what)
     session.output.print(str(environment.number))

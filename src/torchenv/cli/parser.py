@@ -86,8 +86,16 @@ class Parser(ArgumentParser):
         raise HelpAsked(self.format_help().rstrip("\n"))
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse would print."""
-        raise InputError(f"{self.prog}: {message}", hint=f"see `{self.prog} --help`")
+        """Raise what argparse would print, in the words of the other errors."""
+        hint = f"see `{self.prog} --help`"
+        missing = message.partition("arguments are required: ")[2]
+        if missing:
+            named = " and ".join(f"`{name}`" for name in missing.split(", "))
+            raise InputError(f"`{self.prog}` needs {named}", hint=hint)
+        what, _, wrong = message.removeprefix("argument ").partition(": ")
+        if wrong.startswith("expected "):
+            raise InputError(f"`{what}` needs a value", hint=hint)
+        raise InputError(f"`{self.prog}`: {message}", hint=hint)
 
 
 class CommandSpec(NamedTuple):

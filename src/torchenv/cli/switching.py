@@ -254,7 +254,7 @@ def _note_stranded_runs(session: Session) -> None:
         for line in describe_stranded(run, old, now()):
             session.output.note(line.lstrip())
     if len(stranded) > _NOTED:
-        session.output.note(f"and so with {len(stranded) - _NOTED} more runs; see `torchenv status`")
+        session.output.note(f"and the same for {len(stranded) - _NOTED} more runs; see `torchenv status`")
 
 
 def _refuse_outside(

@@ -86,7 +86,7 @@ def upgrade(flags: UpgradeFlags, session: Session) -> int:
         _record(journal, session)
     else:
         to = "" if journal.requested == "latest" else f" to torch {journal.requested}"
-        session.output.say(f"going on with the upgrade{to}: {journal.next}")
+        session.output.say(f"continuing the upgrade{to}: {journal.next}")
     journal = _walk(journal, flags, session)
     session.output.show(lambda: _describe_end(journal), lambda: encode_upgrade(found, journal))
     return 0

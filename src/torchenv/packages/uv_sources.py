@@ -60,7 +60,7 @@ class UvSources:
         place = written.place
         if len(choices) > 1 and not all("index" in one for one in choices):
             raise InputError(
-                f"{place}: several sources for one package is not supported",
+                f"{place}: several sources for one package are not supported",
                 hint="name the one that is wanted for each target under [[target]] packages",
             )
         self._obey_one(choices[0], requirement, CarriedRequirement(text, source), written, found)

@@ -81,7 +81,7 @@ def refuse_capability(gpu: NvidiaDevice, capability: Capability, codes: Sequence
     said = f"has no kernels for {gpu.name} (compute capability {capability})"
     oldest = str(min(codes)) if codes and capability < min(codes) else None
     if oldest:
-        said += f"; its code starts at {oldest}"
+        said += f"; its kernels start at {oldest}"
     return Refusal("capability-unsupported", said, oldest, str(capability), gpu.index)
 
 

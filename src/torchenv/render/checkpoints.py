@@ -276,7 +276,7 @@ def encode_contents_diff(before: str, after: str, diff: ContentsDiff) -> dict[st
 def describe_contents_diff(before: str, after: str, diff: ContentsDiff) -> str:
     """Describe in what two checkpoints differ, a screen of it at most."""
     names = (("-", before, diff.only_before), ("+", after, diff.only_after))
-    lines = [f"{count(diff.same, 'name')} the same"]
+    lines = [f"{count(diff.same, 'name')} the same in both"]
     lines += [f"schemes: {scheme}" for scheme in diff.schemes]
     for sign, where, only in names:
         if only:

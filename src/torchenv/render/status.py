@@ -120,7 +120,7 @@ def _status_lines(status: StatusReport, root: Path, now: datetime) -> Iterator[s
         yield f"active: environment {current}, {current.kind.value}, {current.state.value}"
         yield f"  {current.path}"
         yield f"  torch {current.torch or 'none'} on Python {current.python.version}"
-    yield f"rollback: {_way_back(status.before)}"
+    yield _describe_way_back(status.before)
     if status.before is not None:
         stranded = {run.run.path: run for run in status.stranded}
         for run in status.runs:
@@ -143,11 +143,11 @@ def _status_lines(status: StatusReport, root: Path, now: datetime) -> Iterator[s
     yield from (f"note: {problem.message}" for problem in status.problems)
 
 
-def _way_back(before: Environment | None) -> str:
+def _describe_way_back(before: Environment | None) -> str:
     if before is None:
-        return "no previous environment"
+        return "No previous environment to roll back to"
     failed = ", whose smoke commands failed" if before.state is State.FAILED else ""
-    return f"to environment {before}{failed}"
+    return f"rollback: to environment {before}{failed}"
 
 
 def _change(change: PackageChange | None) -> dict[str, str | None] | None:

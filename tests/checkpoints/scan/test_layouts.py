@@ -229,7 +229,7 @@ def test_shards_that_an_index_names_and_that_are_missing_are_named(tmp_path: Pat
     shards = ["pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"]
     index = directory / "pytorch_model.bin.index.json"
     index.write_text(f'{{"weight_map": {{"a": "{shards[0]}", "b": "{shards[1]}"}}}}')
-    said = f"{shards[1]} is not there, and {index.name} names it"
+    said = f"{shards[1]} is missing, though {index.name} names it"
     both = f"{shards[0]}, {said}"
     assert find_broken(tmp_path) == {"checkpoint-5": [both]}
     shutil.copy(SAMPLES / "2.15.0" / "ts_plain" / "ck.pt", directory / shards[0])

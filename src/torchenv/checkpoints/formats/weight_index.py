@@ -41,5 +41,5 @@ def find_missing_shards(tree: Tree, index: str, names: Collection[str]) -> Missi
     missing = sorted(shards - set(names))
     if not missing:
         return None
-    note = CheckpointNote("shard-missing", f"{some(missing)} is not there, and {shown} names it")
+    note = CheckpointNote("shard-missing", f"{some(missing)} is missing, though {shown} names it")
     return MissingShards(note, frozenset(shards & set(names)))
