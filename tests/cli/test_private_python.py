@@ -52,7 +52,7 @@ def test_what_this_user_may_not_look_at_is_not_there(
         hidden.chmod(0o700)
         packages = Path(pytest.__file__).parents[1]
         environ = {
-            "PATH": f"{private}:/root/.pyenv/shims:/usr/bin:/bin",
+            "PATH": f"{private}:{hidden / 'shims'}:/usr/bin:/bin",
             "HOME": str(place / "project"),
             "PYTHONPATH": f"{place / 'src'}:{packages}",
             "VIRTUAL_ENV": str(hidden),
