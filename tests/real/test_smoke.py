@@ -155,7 +155,7 @@ def test_a_shared_library_that_was_removed_is_named_with_its_package(
     message = failed(document)["import torch"]
     assert code == 1
     assert "libcudnn.so" in message
-    assert "/nvidia/cudnn/lib/libcudnn.so.9 of nvidia-cudnn-cu13 9.26.0.51 is gone" in message
+    assert "/nvidia/cudnn/lib/libcudnn.so.9 of nvidia-cudnn-cu13 9.26.0.51 is missing" in message
 
 
 def test_an_extension_that_needs_curand_is_told_that_torch_brings_it_no_longer(
@@ -168,7 +168,7 @@ def test_an_extension_that_needs_curand_is_told_that_torch_brings_it_no_longer(
     assert failed(document) == {
         "import curand-user": (
             "ImportError: libcurand.so.10: cannot open shared object file: No such file or directory (torch"
-            " brings cuRAND no longer from 2.15 on: add nvidia-curand to the profile's packages, and load it"
+            " no longer brings cuRAND from 2.15 on: add nvidia-curand to the profile's packages, and load it"
             " before the extension or give the extension an RPATH to it)"
         )
     }
