@@ -110,7 +110,7 @@ def parse_override(value: str) -> str | None:
 
 def parse_enumerator(text: str) -> tuple[Agent, ...]:
     # gfx000 is the processor; a target may carry its features: gfx90a:sramecc+:xnack-
-    found = re.findall(r"^(gfx[0-9a-f]+)\S*$", text, re.MULTILINE)
+    found = re.findall(r"^(gfx[0-9a-f]{3,4})(?![0-9a-f])\S*$", text, re.MULTILINE)
     return tuple(Agent(gfx=gfx) for gfx in found if gfx != "gfx000")
 
 
@@ -123,7 +123,7 @@ def parse_rocminfo(text: str) -> tuple[Agent, ...]:
     for part in re.split(r"^Agent \d+\s*$", text, flags=re.MULTILINE)[1:]:
         # The same keys come again, further in, for the instruction sets of an agent.
         said = dict(re.findall(r"^  (\w[\w ]*):[ \t]+(\S.*?)[ \t]*$", part, re.MULTILINE))
-        if said.get("Device Type") == "GPU" and re.fullmatch(r"gfx\w+", said.get("Name", "")):
+        if said.get("Device Type") == "GPU" and re.fullmatch(r"gfx[0-9a-f]{3,4}", said.get("Name", "")):
             agents.append(Agent(gfx=said["Name"], name=said.get("Marketing Name"), uuid=said.get("Uuid")))
     return tuple(agents)
 
