@@ -100,7 +100,7 @@ def test_an_environment_that_is_recorded_already_is_not_said_to_be_recorded(tmp_
     write_venv(venv, {"torch": "2.14.1+cpu"})
     first, again = terminal.type("adopt", ".venv"), terminal.type("adopt", ".venv")
     assert first.err.startswith(f"recorded {venv} as environment 1 ")
-    assert again.err.startswith(f"{venv} is environment 1 ")
+    assert again.err.startswith(f"{venv} is already environment 1 ")
     assert (first.out, again.out) == ("1\n", "1\n")
 
 

@@ -29,11 +29,11 @@ def terminal(tmp_path: Path) -> Terminal:
         (("use", LONG), f"error: environment `{LONG}` not found\n"),
         (
             ("prune", "--keep", "-1"),
-            "error: torchenv prune: argument --keep: must be 0 or more",
+            "error: `--keep` must be 0 or more",
         ),
         (
             ("prune", "--older-than", "99999999999d"),
-            "error: torchenv prune: argument --older-than: `99999999999d` is not a length of time",
+            "error: `--older-than`: `99999999999d` is not a length of time",
         ),
         (
             ("plan", "--python", "nonsense"),

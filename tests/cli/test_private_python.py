@@ -38,7 +38,7 @@ def test_what_this_user_may_not_look_at_is_not_there(
     if python is None:
         pytest.skip("this machine has no Python that every user can start")
     # What is imported must lie where the other user may read it.
-    place = Path("/tmp") / f"torchenv-other-{os.getpid()}"
+    place = Path("/tmp") / f"other-user-{os.getpid()}"
     hidden = tmp_path_factory.mktemp("hidden")
     try:
         shutil.copytree(SOURCE, place / "src", ignore=shutil.ignore_patterns("__pycache__"))

@@ -92,10 +92,17 @@ class Parser(ArgumentParser):
         if missing:
             named = " and ".join(f"`{name}`" for name in missing.split(", "))
             raise InputError(f"`{self.prog}` needs {named}", hint=hint)
+        if not message.startswith("argument "):
+            raise InputError(f"`{self.prog}`: {message}", hint=hint)
         what, _, wrong = message.removeprefix("argument ").partition(": ")
+        other = wrong.partition("not allowed with argument ")[2]
+        if other:
+            raise InputError(f"`{other}` and `{what}` exclude each other", hint="leave one of them out")
         if wrong.startswith("expected "):
             raise InputError(f"`{what}` needs a value", hint=hint)
-        raise InputError(f"`{self.prog}`: {message}", hint=hint)
+        raise InputError(
+            f"`{what}` {wrong}" if wrong.startswith("must ") else f"`{what}`: {wrong}", hint=hint
+        )
 
 
 class CommandSpec(NamedTuple):
