@@ -67,7 +67,7 @@ def cut(draw: st.DrawFn) -> str:
 
 
 # The first text of a run is slow to make.
-patient = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+patient = settings(derandomize=True, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 
 SAID = st.tuples(st.sampled_from(["read", "failed"]), cut())
 
@@ -83,6 +83,7 @@ def test_any_evidence_is_understood(said: dict[str, tuple[str, str]]) -> None:
 
 @patient
 @given(cut())
-def test_a_row_is_a_row_only_with_a_driver_in_it(text: str) -> None:
+def test_a_row_is_a_row_only_with_a_card_in_it(text: str) -> None:
+    # A Jetson's tool names no driver.
     for row in nvidia_smi.parse_query(text):
-        assert row["driver_version"]
+        assert row["name"]
