@@ -11,6 +11,7 @@ import pytest
 
 from torchenv.cli.interrupts import stoppable
 from torchenv.errors import ToolFailed
+from torchenv.system import process
 from torchenv.system.process import (
     Command,
     Completed,
@@ -173,6 +174,14 @@ def test_becoming_a_program_gives_it_exactly_this_environment_and_ordinary_pipes
 def test_becoming_a_program_that_is_not_there_says_so() -> None:
     said = become("Command(('/no/such/program',)), {}").reason()
     assert said.endswith("ToolFailed: could not start `/no/such/program`: No such file or directory")
+
+
+def test_who_could_not_become_a_program_still_outlives_a_reader_that_hangs_up() -> None:
+    numbers = (signal.SIGPIPE, signal.SIGXFSZ)
+    before = [signal.getsignal(number) for number in numbers]
+    with pytest.raises(ToolFailed, match="could not start"):
+        process.become(Command(("/no/such/program",)), {})
+    assert [signal.getsignal(number) for number in numbers] == before
 
 
 INHERITED = {

@@ -289,10 +289,8 @@ def become(command: Command, environ: Mapping[str, str]) -> NoReturn:
             # child shares the console, so Ctrl-C is its own affair and not torchenv's.
             with _deaf_to_interrupts():
                 sys.exit(subprocess.call(command.argv, env=env))
-        for name in ("SIGPIPE", "SIGXFSZ"):
-            # Python ignores these, and what is ignored stays so in the program that follows.
-            signal.signal(getattr(signal, name), signal.SIG_DFL)
-        os.execvpe(command.argv[0], command.argv, env)  # noqa: S606
+        with _signals_that_python_ignores():
+            os.execvpe(command.argv[0], command.argv, env)  # noqa: S606
     except (OSError, ValueError) as error:
         # An empty word is the name of no program, and Python refuses it before the system does.
         reason = getattr(error, "strerror", None) or str(error)
@@ -482,6 +480,19 @@ def _last_words(child: subprocess.Popen[str]) -> tuple[str, str]:
 def _decode(content: bytes | str | None) -> str:
     # What was read so far is bytes, whatever the pipe was opened as.
     return content.decode("utf-8", "replace") if isinstance(content, bytes) else content or ""
+
+
+@contextlib.contextmanager
+def _signals_that_python_ignores() -> Iterator[None]:
+    """Let them do what they do by default, which a program that takes this one's place inherits."""
+    numbers = [getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ")]
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
+    try:
+        yield
+    finally:
+        # Where there was no such program, this one goes on, and a reader that hangs up must not kill it.
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
