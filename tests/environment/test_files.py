@@ -9,15 +9,17 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from threading import Event
 
 import pytest
 
+from torchenv.environment import unshare
 from torchenv.environment.base_python import BasePython
 from torchenv.environment.fingerprint import Fingerprint, differences, fingerprint
 from torchenv.environment.inspect import describe
-from torchenv.environment.unshare import can_clone, isolate, link_mode
+from torchenv.environment.unshare import can_clone, isolate, isolate_beside, link_mode
 from torchenv.environment.verify import digest_of_base, verify
-from torchenv.errors import WorkspaceError
+from torchenv.errors import ToolFailed, WorkspaceError
 
 LARGE = 2 << 20
 PYTHON = b"\x7fELF python"
@@ -238,6 +240,63 @@ def test_isolating_again_finds_nothing_to_do(environment: Path, tmp_path: Path) 
 def test_isolating_what_is_not_there_says_so(tmp_path: Path) -> None:
     with pytest.raises(WorkspaceError, match="/none: No such file or directory"):
         isolate(tmp_path / "none")
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> Path:
+    """A directory of files that each have a second name elsewhere."""
+    cache = tmp_path / "cache"
+    for number in range(1000):
+        file = cache / str(number % 7) / f"{number}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"# {number}")
+    shutil.copytree(cache, tmp_path / "linked", copy_function=os.link)
+    return tmp_path / "linked"
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_no_file_is_missing_while_an_environment_is_isolated(
+    linked: Path, monkeypatch: pytest.MonkeyPatch, *, can_exchange: bool
+) -> None:
+    if not can_exchange:
+        monkeypatch.setattr(unshare, "_exchange", lambda *_: False)
+    before, over = contents(linked), Event()
+
+    def read() -> int:
+        turns = 0
+        while not over.is_set() or not turns:
+            assert {path: Path(path).read_bytes() for path in before} == before
+            turns += 1
+        return turns
+
+    turns, _ = isolate_beside(linked, read, over.set)
+    assert turns > 0
+    assert contents(linked) == before
+    assert {path.stat().st_nlink for path in linked.rglob("*.py")} == {1}
+
+
+def test_a_reader_that_fails_stops_the_rest_and_what_fails_then_is_raised(
+    linked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    separate, reached, stopped = unshare._separate, Event(), Event()
+
+    def wait_for_the_stop(path: str, status: os.stat_result, *, cloning: bool) -> None:
+        reached.set()
+        assert stopped.wait(60)
+        separate(path, status, cloning=cloning)
+
+    monkeypatch.setattr(unshare, "_separate", wait_for_the_stop)
+    monkeypatch.setattr(unshare, "Event", lambda: stopped)
+
+    def read() -> None:
+        assert reached.wait(60)
+        raise ToolFailed("torch does not import")
+
+    with pytest.raises(ToolFailed, match="does not import"):
+        isolate_beside(linked, read, tuple)
+    assert 2 in {path.stat().st_nlink for path in linked.rglob("*.py")}
+    with pytest.raises(WorkspaceError, match="No such file"):
+        isolate_beside(linked / "none", str, str)
 
 
 def findings(environment: Path, before: Fingerprint | None) -> list[str]:

@@ -72,7 +72,10 @@ def test_an_egg_info_counts_with_what_it_requires_and_its_files(site: Site) -> N
     (egg / "installed-files.txt").write_text("../old_tool.py\nPKG-INFO\n")
     (tool,) = (found for found in distributions(site.installation) if found.name == "old-tool")
     assert (tool.version, tool.requires[0]) == ("1.0", "torch==2.11")
-    assert [line.path for line in tool.record()] == [site.packages / "old_tool.py", egg / "PKG-INFO"]
+    assert [Path(line.path) for line in tool.record()] == [
+        site.packages / "old_tool.py",
+        egg / "PKG-INFO",
+    ]
     (found,) = find_wrong(site.installation)
     assert found.message == "old-tool 1.0 requires torch==2.11, and torch is 2.14.1+cu130"
 

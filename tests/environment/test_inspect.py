@@ -156,7 +156,7 @@ def test_the_installed_packages_are_listed_with_what_was_asked_for_by_name(tmp_p
     assert (foo.name, foo.version, foo.requested, foo.requires) == ("Foo.Bar", "1.0", True, ("numpy>=2",))
     assert foo.direct_url == '{"url": "file:///src", "dir_info": {"editable": true}}'
     digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    assert [(line.path, line.digest, line.size) for line in foo.record()] == [
+    assert [(Path(line.path), line.digest, line.size) for line in foo.record()] == [
         (site / "foo.py", digest, 0),
         (site / "a,b.py", digest, 0),
         (tmp_path / "bin/foo", digest, 0),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from torchenv.actions.inside import InsideReport
 from torchenv.actions.ports import Ports
 from torchenv.environment.fingerprint import Fingerprint, fingerprint
 from torchenv.environment.inspect import describe
-from torchenv.environment.unshare import isolate
+from torchenv.environment.unshare import isolate_beside
 from torchenv.environment.verify import find_cut_files
 from torchenv.errors import ToolFailed, TorchenvError
 from torchenv.lockfile.lock import Lock
@@ -38,7 +38,7 @@ def clear_on_failure(ports: Ports, purpose: str) -> Iterator[None]:
 
 
 def build(new: Environment, lock: Lock, python: Path, ports: Ports) -> Path:
-    """Make the directory of an environment from its lock, sharing no file that someone may edit."""
+    """Make the directory of an environment from its lock, still sharing files with an installer's cache."""
     directory = Path(new.path)
     lock_path = ports.store.write_lock(new.number, lock.text)
     ports.say(f"building {directory} ({len(lock.packages)} packages)")
@@ -50,13 +50,12 @@ def build(new: Environment, lock: Lock, python: Path, ports: Ports) -> Path:
 
 
 def fill(environment: Environment, lock: Lock, lock_path: Path, ports: Ports) -> None:
-    """Put exactly what a lock holds into an environment, sharing no file that someone may edit."""
+    """Put exactly what a lock holds into an environment; `prove` then gives it files of its own."""
     directory = Path(environment.path)
     ports.installer.install(directory, lock_path)
     _refuse_cut_files(directory)
     ports.store.write_constraints(environment, constraints(lock))
     ports.store.write_startup(environment, describe(directory).site_packages[0])
-    isolate(directory)
 
 
 def _refuse_cut_files(directory: Path) -> None:
@@ -89,11 +88,23 @@ class Built:
     files: Fingerprint
 
 
-def record_files(new: Environment, ports: Ports) -> Fingerprint:
-    """Write down how every file of a new environment is."""
-    after = fingerprint(describe(Path(new.path)))
-    ports.store.write_fingerprint(new.number, after.text)
-    return after
+def prove(
+    environment: Environment,
+    lock: Lock,
+    ports: Ports,
+    look: Callable[[], InsideReport],
+    look_around: Callable[[], tuple[str, ...]] = tuple,
+) -> tuple[Built, tuple[str, ...]]:
+    """Look at an environment from inside, while it gets files of its own, and write down how each of them is.
+
+    `look_around` finds what others changed meanwhile: it, too, costs nothing while torch is imported.
+    """
+    directory = Path(environment.path)
+    report, (files, changed) = isolate_beside(
+        directory, look, lambda: (fingerprint(describe(directory)), look_around())
+    )
+    ports.store.write_fingerprint(environment.number, files.text)
+    return Built(lock=lock, report=report, files=files), changed
 
 
 def commit_environment(

@@ -14,13 +14,12 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import Version
 
 from torchenv.actions.building import (
-    Built,
     build,
     clear_on_failure,
     commit_environment,
     fill,
     find_lock_differences,
-    record_files,
+    prove,
 )
 from torchenv.actions.diff import PackageChange
 from torchenv.actions.inside import InsideReport, look
@@ -28,8 +27,10 @@ from torchenv.actions.ports import Ports
 from torchenv.actions.run import directory_of
 from torchenv.catalogue import Catalogue
 from torchenv.environment.base_python import BasePython
+from torchenv.environment.fingerprint import fingerprint
 from torchenv.environment.identity import new_identity
 from torchenv.environment.inspect import Distribution, canonical, describe, distributions
+from torchenv.environment.unshare import isolate
 from torchenv.environment.verify import digest_of_base
 from torchenv.errors import InputError, NothingSuits, ToolFailed, TorchenvError, WorkspaceError
 from torchenv.installers import LockRequest, name_of
@@ -365,8 +366,7 @@ def _change_beside(order: ChangeOrder, base: _Base, goal: _Goal, ports: Ports) -
         directory = build(new, goal.lock, Path(new.python.path), ports)
         if base.folders:
             install_local(ports.run, directory, base.folders, package_index=order.package_index)
-        report = _prove(new, goal, ports)
-        built = Built(lock=goal.lock, report=report, files=record_files(new, ports))
+        built, _ = prove(new, goal.lock, ports, lambda: _look(new, goal, ports))
         with store.hold(purpose):
             manifest, ready = commit_environment(store.read(), new, ports, what=order.verb, built=built)
             # Whoever switched meanwhile, or wants proof first, decides what is active.
@@ -419,17 +419,19 @@ def _change_in_place(
         ports.say(f"changing {directory} in place")
         try:
             _apply(order, base, goal.lock, store.write_pending_lock(number, goal.lock.text), ports)
-            report = _prove(before, goal, ports, dropped=order.dropped)
+            built, _ = prove(
+                before, goal.lock, ports, lambda: _look(before, goal, ports, dropped=order.dropped)
+            )
         except TorchenvError:
             ports.say("the change failed: restoring the packages from before")
             with suppress(TorchenvError):
                 _apply(order, base, base.lock, base.lock_path, ports)
-                record_files(before, ports)
+                isolate(directory)
+                store.write_fingerprint(number, fingerprint(describe(directory)).text)
             raise
         except KeyboardInterrupt:
             ports.say(f"the change of environment {before} was interrupted: finish it with `{purpose}`")
             raise
-        built = Built(lock=goal.lock, report=report, files=record_files(before, ports))
         with store.hold(purpose):
             store.write_lock(number, goal.lock.text)
             store.write_plan(number, _write_plan(goal.plan))
@@ -452,7 +454,7 @@ def _write_plan(plan: dict[str, Any]) -> str:
     return f"{json.dumps(plan, indent=2, ensure_ascii=False)}\n"
 
 
-def _prove(
+def _look(
     environment: Environment, goal: _Goal, ports: Ports, *, dropped: Sequence[str] = ()
 ) -> InsideReport:
     ports.say("checking that torch imports and computes")

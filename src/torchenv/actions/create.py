@@ -14,12 +14,11 @@ from packaging.version import Version
 
 from torchenv.actions.adopt import Fallback, in_use, look_at_active
 from torchenv.actions.building import (
-    Built,
     build,
     clear_on_failure,
     commit_environment,
     find_lock_differences,
-    record_files,
+    prove,
 )
 from torchenv.actions.built import find_built
 from torchenv.actions.carry import lock_with, summarise
@@ -195,13 +194,16 @@ def _build_and_commit(
         install_local(ports.run, directory, order.folders, package_index=order.package_index)
 
     say("checking that torch imports and computes")
-    report = _proven(order, directory, lock, ports)
-    changed = fallback.find_changes() if fallback else ()
+    built, changed = prove(
+        new,
+        lock,
+        ports,
+        lambda: _proven(order, directory, lock, ports),
+        lambda: fallback.find_changes() if fallback else (),
+    )
     if fallback and not changed:
         say(f"{fallback.environment.path} unchanged ({fallback.before.count} files checked)")
 
-    after = record_files(new, ports)
-    built = Built(lock=lock, report=report, files=after)
     with store.hold(order.purpose):
         manifest, ready = commit_environment(store.read(), new, ports, what="create", built=built)
         store.write(manifest)

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchenv.actions.building import (
-    Built,
     build,
     clear_on_failure,
     commit_environment,
     find_lock_differences,
-    record_files,
+    prove,
 )
 from torchenv.actions.fetchable import fetchable
-from torchenv.actions.inside import look
+from torchenv.actions.inside import InsideReport, look
 from torchenv.actions.ports import Ports
 from torchenv.actions.switch import unusable
 from torchenv.environment.base_python import BasePython
@@ -79,22 +78,27 @@ def restore(
             store.make_place(new)
             store.write(manifest)
         try:
-            directory = build(new, lock, Path(base.path), ports)
+            build(new, lock, Path(base.path), ports)
         except ToolFailed as error:
             raise _explain_failure(error, before, lock, head) from None
 
         ports.say("checking that torch imports and computes")
-        report = look(ports.run, directory, around=new.activation)
-        wrong = tuple(find_lock_differences(lock, report.data["packages"]))
-        if wrong or "torch_error" in report.data:
-            said = "; ".join(wrong) or f"torch does not import: {report.data['torch_error']}"
-            raise ToolFailed(f"what was built is not environment {before}: {said}")
-        built = Built(lock=lock, report=report, files=record_files(new, ports))
+        built, _ = prove(new, lock, ports, lambda: _look_for(before, lock, new, ports))
         with store.hold(purpose):
             manifest, ready = commit_environment(store.read(), new, ports, what="restore", built=built)
             store.write(manifest)
             store.remake_current(manifest)
         return ready
+
+
+def _look_for(before: Environment, lock: Lock, new: Environment, ports: Ports) -> InsideReport:
+    """Look whether what was built is what was there before; raises `ToolFailed` where it is not."""
+    report = look(ports.run, Path(new.path), around=new.activation)
+    wrong = tuple(find_lock_differences(lock, report.data["packages"]))
+    if wrong or "torch_error" in report.data:
+        said = "; ".join(wrong) or f"torch does not import: {report.data['torch_error']}"
+        raise ToolFailed(f"what was built is not environment {before}: {said}")
+    return report
 
 
 def _refuse_usable(before: Environment, store: Store) -> None:

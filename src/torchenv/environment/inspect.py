@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+from binascii import a2b_base64
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -63,7 +64,8 @@ class Installation:
 class RecordLine:
     """One file of a distribution, by its path; the digest is hexadecimal SHA-256, where RECORD has one."""
 
-    path: Path
+    # A string: an environment has 20,000 of them.
+    path: str
     digest: str | None
     size: int | None
 
@@ -91,19 +93,16 @@ class Distribution:
         if text is None:
             # An .egg-info lists its files relative to itself, and without digests: ../torchao/__init__.py
             for line in (_read(self.info / "installed-files.txt") or "").splitlines():
-                yield RecordLine(Path(os.path.normpath(self.info / line)), None, None)
+                yield RecordLine(os.path.normpath(self.info / line), None, None)
             return
         site = str(self.info.parent)
         for row in csv.reader(text.splitlines()):
             # torch/version.py,sha256=3iQ2fJ…,1024
             if len(row) == 3:
                 path, digest, size = row
-                yield RecordLine(
-                    # Scripts are written as ../../../bin/torchrun.
-                    Path(os.path.normpath(f"{site}/{path}")),
-                    _hexadecimal(digest),
-                    int(size) if size.isdecimal() else None,
-                )
+                # Scripts are written as ../../../bin/torchrun.
+                path = os.path.normpath(f"{site}/{path}") if _IS_CROOKED.search(path) else f"{site}/{path}"
+                yield RecordLine(path, _hexadecimal(digest), int(size) if size.isdecimal() else None)
 
 
 def describe(path: Path) -> Installation:
@@ -167,7 +166,7 @@ def read_recorded_digests(installation: Installation) -> dict[str, str]:
     """Return the files that pip's RECORD or conda vouches for, by path, each with its hexadecimal SHA-256."""
     digests = dict(_conda_digests(installation.path)) if installation.layout is Layout.CONDA else {}
     for distribution in distributions(installation):
-        digests |= {str(line.path): line.digest for line in distribution.record() if line.digest}
+        digests |= {line.path: line.digest for line in distribution.record() if line.digest}
     return digests
 
 
@@ -418,13 +417,18 @@ def _conda_digests(path: Path) -> Iterator[tuple[str, str]]:
 
 def _hexadecimal(digest: str) -> str | None:
     # sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU, Base64 for addresses, without padding
-    from base64 import urlsafe_b64decode
-
     kind, _, encoded = digest.partition("=")
     try:
-        return urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).hex() if kind == "sha256" else None
+        # What `urlsafe_b64decode` does, in a third of its time: there are 20,000 of them.
+        return a2b_base64(encoded.translate(_FOR_ADDRESSES) + "==").hex() if kind == "sha256" else None
     except ValueError:
         return None
+
+
+_FOR_ADDRESSES = str.maketrans("-_", "+/")
+
+# What a path that is joined as it stands may not hold: /bin/a, a//b, ./a, a/../b, and a backslash on Windows.
+_IS_CROOKED = re.compile(r"^/|//|(?:^|/)\.{1,2}(?:/|$)|/$" + (r"|[/\\:]" if os.sep != "/" else ""))
 
 
 def _read(path: Path) -> str | None:

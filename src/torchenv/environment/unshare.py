@@ -6,14 +6,20 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from threading import Event
+from typing import Any, TypeVar
 
 from torchenv.system.disk import explain_refusals
 from torchenv.system.scratch import hold_folder
+
+Result = TypeVar("Result")
+After = TypeVar("After")
 
 # Nobody edits a binary of this size, and these are nearly all the bytes of an environment.
 LARGE = 1 << 20
@@ -49,22 +55,48 @@ def can_clone(source: Path, target: Path) -> bool:
 _SCRATCH = ".torchenv-try-"
 
 
-def isolate(environment: Path) -> Isolated:
-    """Return every file that has other names an inode of its own, with the same bytes, mode and time.
+def isolate(environment: Path, stopped: Event | None = None) -> Isolated:
+    """Separate every file from its other names: an inode of its own, with the same bytes, mode and time.
 
     Where the file system can clone that costs no space, and none is left shared. Elsewhere binaries over
-    1 MiB stay shared: they are nearly all the bytes, and nobody edits them.
-    Raises `WorkspaceError` where the disk refuses.
+    1 MiB stay shared: they are nearly all the bytes, and nobody edits them. No file is missing at any moment.
+    Raises `WorkspaceError` where the disk refuses; goes no further once `stopped` is set.
     """
+    stopped = stopped or Event()
     with explain_refusals(environment):
         cloning = can_clone(environment, environment)
         shared = [found for found in _find_shared_files(environment) if cloning or _may_be_edited(*found)]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             # One call for many files: handing over each by itself costs more than the copy.
             parts = [shared[start : start + 200] for start in range(0, len(shared), 200)]
-            for done in [pool.submit(_separate_all, part, cloning=cloning) for part in parts]:
+            for done in [pool.submit(_separate_all, part, stopped, cloning=cloning) for part in parts]:
                 done.result()
     return Isolated(len(shared), sum(status.st_size for _, status in shared))
+
+
+def isolate_beside(
+    environment: Path, read: Callable[[], Result], then: Callable[[], After]
+) -> tuple[Result, After]:
+    """Isolate an environment while `read` reads in it, then do `then`; return the results of both.
+
+    Windows replaces no library that somebody has loaded: there `read` comes after. Raises what `isolate` and
+    the two raise; where `read` fails, the rest of the files is left as it is.
+    """
+    stopped = Event()
+
+    def work() -> After:
+        if os.name != "nt":
+            isolate(environment, stopped)
+        return then()
+
+    if os.name == "nt":
+        isolate(environment)
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(work)
+        try:
+            return read(), done.result()
+        finally:
+            stopped.set()
 
 
 def _find_shared_files(directory: Path) -> Iterator[tuple[str, os.stat_result]]:
@@ -88,8 +120,10 @@ def _may_be_edited(path: str, status: os.stat_result) -> bool:
         return b"\0" not in file.read(8192)
 
 
-def _separate_all(shared: Sequence[tuple[str, os.stat_result]], *, cloning: bool) -> None:
+def _separate_all(shared: Sequence[tuple[str, os.stat_result]], stopped: Event, *, cloning: bool) -> None:
     for path, status in shared:
+        if stopped.is_set():
+            return
         _separate(path, status, cloning=cloning)
 
 
@@ -101,10 +135,7 @@ def _separate(path: str, status: os.stat_result, *, cloning: bool) -> None:
             _copy(path, beside)
         os.chmod(beside, stat.S_IMODE(status.st_mode))  # noqa: PTH101
         os.utime(beside, ns=(status.st_atime_ns, status.st_mtime_ns))
-        # Renaming over a file makes ext4 write it out at once, which takes twice as long for torch's 20,000.
-        # Nobody uses an environment that is being built, so a moment without the file harms nobody.
-        os.unlink(path)  # noqa: PTH108
-        os.rename(beside, path)  # noqa: PTH104
+        _put_in_place(beside, path)
     except BaseException:
         with suppress(OSError):
             os.unlink(beside)  # noqa: PTH108
@@ -127,6 +158,15 @@ def _copy(path: str, beside: str) -> None:
 
 
 _BINARY = getattr(os, "O_BINARY", 0)
+
+
+def _put_in_place(beside: str, path: str) -> None:
+    """Let a file take the place of another, which is there until then."""
+    # Renaming over a file makes ext4 write it out at once, which takes twice as long for torch's 20,000.
+    if _exchange(beside, path):
+        os.unlink(beside)  # noqa: PTH108
+    else:
+        os.replace(beside, path)  # noqa: PTH105
 
 
 if sys.platform == "linux":
@@ -156,5 +196,28 @@ elif sys.platform == "darwin":
 else:
 
     def clone(path: str, beside: str) -> bool:  # noqa: ARG001 - ReFS can, and no uv asks it to
-        """Describe that no file can be cloned here."""
+        """Return that no file can be cloned here."""
+        return False
+
+
+if sys.platform == "linux":
+    # linux/fcntl.h, linux/fs.h
+    _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+    def _exchange(one: str, other: str) -> bool:
+        """Swap what two names stand for, at once; False where the system or the file system cannot."""
+        call = _renameat2()
+        names = _AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other)
+        return call is not None and bool(call(*names, _RENAME_EXCHANGE) == 0)
+
+    @cache
+    def _renameat2() -> Any:
+        import ctypes
+
+        # glibc has it since 2.28, musl since 1.2.6.
+        return getattr(ctypes.CDLL(None), "renameat2", None)
+else:
+
+    def _exchange(one: str, other: str) -> bool:  # noqa: ARG001 - macOS clones, and then a rename is no slower
+        """Return that nothing can be swapped here."""
         return False

@@ -91,16 +91,16 @@ def find_cut_files(installation: Installation) -> Iterator[tuple[str, Environmen
     """
     for package in distributions(installation):
         for line in package.record():
-            if line.size is None or line.path.suffix == ".pyc":
+            if line.size is None or line.path.endswith(".pyc"):
                 continue
             try:
-                size = line.path.lstat().st_size
+                status = os.lstat(line.path)
             except OSError:
-                yield package.name, EnvironmentFinding("missing", str(line.path), "is missing")
+                yield package.name, EnvironmentFinding("missing", line.path, "is missing")
                 continue
-            if size != line.size and not line.path.is_symlink():
-                message = f"has {size} bytes, and its RECORD says {line.size}"
-                yield package.name, EnvironmentFinding("changed", str(line.path), message)
+            if status.st_size != line.size and not stat.S_ISLNK(status.st_mode):
+                message = f"has {status.st_size} bytes, and its RECORD says {line.size}"
+                yield package.name, EnvironmentFinding("changed", line.path, message)
 
 
 def digest_of_base(path: Path) -> str | None:

@@ -71,8 +71,9 @@ def find_bound_to_torch(
 def links_torch(distribution: Distribution) -> Path | None:
     """Return the first file with machine code that names a library of torch's, None where there is none."""
     for line in distribution.record():
-        if line.path.suffix in _NAMES and os.path.isfile(line.path) and _names_torch(line.path):
-            return line.path
+        path = Path(line.path)
+        if path.suffix in _NAMES and os.path.isfile(path) and _names_torch(path):
+            return path
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from fnmatch import fnmatch
+from pathlib import Path
 
 from torchenv.actions.causes.packages import find_companions
 from torchenv.catalogue import Catalogue
@@ -36,7 +37,7 @@ def _library(message: str, installation: Installation) -> str | None:
 def _missing(library: str, installation: Installation) -> str:
     for package in distributions(installation):
         for line in package.record():
-            if fnmatch(line.path.name, library) and not os.path.exists(line.path):
+            if fnmatch(Path(line.path).name, library) and not os.path.exists(line.path):
                 return (
                     f"{line.path} of {package.name} {package.version} is missing: build the environment again"
                 )
