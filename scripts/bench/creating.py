@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from scripts.bench.measuring import TORCH, TORCHENV, UV, Bench, Row, compare, fresh, seconds
@@ -30,7 +32,7 @@ def measure(bench: Bench) -> Iterator[Row]:
         values=compare(
             bench,
             lambda: bench.run(again, cwd=bench.project),
-            lambda: by_uv(bench, work / "uv", f"torch=={TORCH}"),
+            lambda: by_uv(bench, new(work), f"torch=={TORCH}"),
             rounds=3,
         ),
         bar=1.35,
@@ -42,13 +44,24 @@ def measure(bench: Bench) -> Iterator[Row]:
             values=compare(
                 bench,
                 lambda: bench.run(again, cwd=bench.project),
-                lambda: by_pip(bench, work / "pip", f"torch=={TORCH}"),
+                lambda: by_pip(bench, new(work), f"torch=={TORCH}"),
                 rounds=1,
             ),
         )
         yield many(bench, work)
     yield from on_disk(bench, work)
     yield isolation(bench, work)
+
+
+def new(work: Path) -> Path:
+    """Return a directory that was not there.
+
+    Right after thousands of files were deleted, ext4 is slow in making others, for whoever comes next.
+    """
+    return work / f"env-{next(_numbers)}"
+
+
+_numbers = itertools.count(1)
 
 
 def cold(bench: Bench, work: Path) -> Row:
@@ -101,7 +114,7 @@ def many(bench: Bench, work: Path) -> Row:
     ratios = compare(
         bench,
         lambda: bench.run([*TORCHENV, "create", TORCH, "--again", "--like", str(model)], cwd=bench.project),
-        lambda: by_uv(bench, work / "uv", *pins),
+        lambda: by_uv(bench, new(work), *pins),
         rounds=2,
     )
     count = len(distributions(describe(model)))
@@ -127,8 +140,9 @@ def on_disk(bench: Bench, work: Path) -> Iterator[Row]:
         yield Row(
             what=f"disk of the {word} environment", against="", values=((after - before) / 1e9,), unit="GB"
         )
-    by_uv(bench, work / "uv", f"torch=={TORCH}")
-    hard_linked = (used(cache, work / "uv") - used(cache)) / 1e9
+    linked = new(work)
+    by_uv(bench, linked, f"torch=={TORCH}")
+    hard_linked = (used(cache, linked) - used(cache)) / 1e9
     yield Row(what="disk of an environment by uv, hard-linked", against="", values=(hard_linked,), unit="GB")
 
 
@@ -144,13 +158,13 @@ def used(*directories: Path) -> int:
 
 def isolation(bench: Bench, work: Path) -> Row:
     """Measure how long it takes to give files their own inodes in a fresh, hard-linked environment."""
-    target = work / "linked"
     taken: list[float] = []
     for _ in range(bench.rounds(3)):
+        target = new(work)
         by_uv(bench, target, f"torch=={TORCH}")
-        taken += seconds(bench, lambda: isolate(target), rounds=1)
+        taken += seconds(bench, partial(isolate, target), rounds=1)
     count = sum(path.is_file() for path in target.rglob("*"))
-    note = "making an inode is what takes the time on this file system"
+    note = "`create` does it while torch is imported; after thousands of deletions ext4 takes longer"
     return Row(
         what=f"isolation of {count:,} files", against="", values=tuple(taken), bar=3.0, unit="s", note=note
     )
