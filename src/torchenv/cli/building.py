@@ -8,6 +8,7 @@ from argparse import SUPPRESS, Namespace
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from torchenv.cli.choice import Choice, add_choice, make_wish, read_choice, write_choice
 from torchenv.cli.gather import (
     add_download,
     add_warnings,
@@ -22,15 +23,7 @@ from torchenv.cli.gather import (
     read_host,
     read_hosts,
 )
-from torchenv.cli.options import (
-    Choice,
-    add_carrying,
-    add_choice,
-    add_json,
-    make_wish,
-    read_choice,
-    write_choice,
-)
+from torchenv.cli.options import add_carrying, add_json
 from torchenv.cli.parser import CommandSpec, Parser, reader
 from torchenv.cli.session import Session, read_text, write_text
 from torchenv.cli.settings import PROJECT_FILE

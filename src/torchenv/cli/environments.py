@@ -9,20 +9,14 @@ from argparse import ArgumentTypeError
 from datetime import timedelta
 from typing import NamedTuple
 
+from torchenv.cli.choice import parse_interpreter
 from torchenv.cli.gather import (
     explain_irreplaceable,
     find_environment,
     probe_host,
     rescan_checkpoints,
 )
-from torchenv.cli.options import (
-    add_environment,
-    add_installer,
-    add_json,
-    add_offline,
-    add_profile,
-    parse_interpreter,
-)
+from torchenv.cli.options import add_environment, add_installer, add_json, add_offline, add_profile
 from torchenv.cli.parser import CommandSpec, Parser, reader
 from torchenv.cli.session import Session, now
 from torchenv.errors import InputError, WorkspaceError

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchenv.cli.building import CreateFlags, create
+from torchenv.cli.choice import make_wish
 from torchenv.cli.gather import gather_known, probe_host, read_hosts, rescan_checkpoints
-from torchenv.cli.options import add_catalogue, add_json, add_offline, add_profile, make_wish
+from torchenv.cli.options import add_catalogue, add_json, add_offline, add_profile
 from torchenv.cli.parser import CommandSpec, Parser, reader
 from torchenv.cli.session import Session, now
 from torchenv.cli.settings import PROJECT_FILE

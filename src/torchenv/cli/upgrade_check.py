@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from torchenv.cli.building import fit_packages
+from torchenv.cli.choice import Choice, make_wish
 from torchenv.cli.gather import (
     add_warnings,
     audit_paths,
@@ -17,7 +18,6 @@ from torchenv.cli.gather import (
     probe_host,
     rescan_checkpoints,
 )
-from torchenv.cli.options import Choice, make_wish
 from torchenv.cli.session import Session, now
 from torchenv.errors import TorchenvError
 from torchenv.plan import Question
