@@ -259,7 +259,7 @@ def test_no_file_is_missing_while_an_environment_is_isolated(
     linked: Path, monkeypatch: pytest.MonkeyPatch, *, can_exchange: bool
 ) -> None:
     if not can_exchange:
-        monkeypatch.setattr(unshare, "_exchange", lambda *_: False)
+        monkeypatch.setattr(unshare, "exchange", lambda *_: False)
     before, over = contents(linked), Event()
 
     def read() -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from torchenv.environment.inspect import (
     Distribution,
@@ -13,9 +12,10 @@ from torchenv.environment.inspect import (
     find_stray_scripts,
     list_metadata,
 )
+from torchenv.system.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnvironmentFinding:
     """One thing that is wrong: a code, the path that it is about, the cause and the command that cures it.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,12 +12,13 @@ from hashlib import sha256
 from pathlib import Path
 
 from torchenv.environment.inspect import Installation, Layout, read_recorded_digests
+from torchenv.system.values import frozen
 
 # Other environments and the cache of a conda base lie inside it, and are none of its own.
 _CONDA_OTHERS = frozenset({"envs", "pkgs"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileEntry:
     """One file. `content` is `sha256:…`, `-> target` of a link, or empty where RECORD vouches for it."""
 
@@ -58,7 +58,7 @@ class Fingerprint:
         return cls(dict(map(_parse_line, text.split("\n")[:-1])))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileDifference:
     """One file that is not as it was: `what` is added, missing, changed, touched or mode."""
 
@@ -83,6 +83,9 @@ _SAID = {
 
 def fingerprint(installation: Installation) -> Fingerprint:
     """Return how every file is, byte-code caches aside; what a RECORD vouches for is not read."""
+    # 3 ms, which a rollback does not pay: it asks only for the sizes.
+    from concurrent.futures import ThreadPoolExecutor
+
     vouched = read_recorded_digests(installation)
     found = dict(files_of(installation))
     read = [path for path, status in found.items() if stat.S_ISREG(status.st_mode) and path not in vouched]

@@ -8,13 +8,13 @@ import re
 from binascii import a2b_base64
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchenv.errors import InputError
 from torchenv.system.looking import find_paths
+from torchenv.system.values import frozen
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution as Metadata
@@ -31,7 +31,7 @@ class Layout(Enum):
     USER = "user"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Installation:
     """One environment as its files tell it.
 
@@ -60,7 +60,7 @@ class Installation:
         return self.made_at is not None and self.made_at != self.path
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordLine:
     """One file of a distribution, by its path; the digest is hexadecimal SHA-256, where RECORD has one."""
 
@@ -70,7 +70,7 @@ class RecordLine:
     size: int | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Distribution:
     """An installed package, by its `*.dist-info` directory or its `*.egg-info`, which may be a file.
 

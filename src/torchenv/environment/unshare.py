@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from threading import Event
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from torchenv.system.clone import clone, exchange
 from torchenv.system.disk import explain_refusals
 from torchenv.system.scratch import hold_folder
+from torchenv.system.values import frozen
 
 Result = TypeVar("Result")
 After = TypeVar("After")
@@ -25,7 +23,7 @@ After = TypeVar("After")
 LARGE = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Isolated:
     """What it took: how many files were given an inode of their own, and their bytes."""
 
@@ -163,61 +161,7 @@ _BINARY = getattr(os, "O_BINARY", 0)
 def _put_in_place(beside: str, path: str) -> None:
     """Let a file take the place of another, which is there until then."""
     # Renaming over a file makes ext4 write it out at once, which takes twice as long for torch's 20,000.
-    if _exchange(beside, path):
+    if exchange(beside, path):
         os.unlink(beside)  # noqa: PTH108
     else:
         os.replace(beside, path)  # noqa: PTH105
-
-
-if sys.platform == "linux":
-    import fcntl
-
-    # linux/fs.h: _IOW(0x94, 9, int)
-    _FICLONE = 0x40049409
-
-    def clone(path: str, beside: str) -> bool:
-        """Return a new file the blocks of another; False where the file system cannot."""
-        try:
-            with Path(path).open("rb") as source, Path(beside).open("wb") as target:
-                fcntl.ioctl(target, _FICLONE, source.fileno())
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            return False
-        return True
-elif sys.platform == "darwin":
-
-    def clone(path: str, beside: str) -> bool:
-        """Return a new file the blocks of another; False where the file system cannot."""
-        import ctypes
-
-        libc = ctypes.CDLL(None, use_errno=True)
-        return bool(libc.clonefile(os.fsencode(path), os.fsencode(beside), 0) == 0)
-else:
-
-    def clone(path: str, beside: str) -> bool:  # noqa: ARG001 - ReFS can, and no uv asks it to
-        """Return that no file can be cloned here."""
-        return False
-
-
-if sys.platform == "linux":
-    # linux/fcntl.h, linux/fs.h
-    _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
-
-    def _exchange(one: str, other: str) -> bool:
-        """Swap what two names stand for, at once; False where the system or the file system cannot."""
-        call = _renameat2()
-        names = _AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other)
-        return call is not None and bool(call(*names, _RENAME_EXCHANGE) == 0)
-
-    @cache
-    def _renameat2() -> Any:
-        import ctypes
-
-        # glibc has it since 2.28, musl since 1.2.6.
-        return getattr(ctypes.CDLL(None), "renameat2", None)
-else:
-
-    def _exchange(one: str, other: str) -> bool:  # noqa: ARG001 - macOS clones, and then a rename is no slower
-        """Return that nothing can be swapped here."""
-        return False

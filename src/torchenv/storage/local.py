@@ -10,11 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from torchenv.environment.unshare import clone
 from torchenv.errors import InputError
 from torchenv.storage import Folder, Place, Transfer
 from torchenv.storage.names import is_part, is_skipped
 from torchenv.storage.tree import LocalTree, Tree, leads_out
+from torchenv.system.clone import clone
 from torchenv.system.disk import Disk
 
 # A directory that changed a moment ago may change again under the same time.
