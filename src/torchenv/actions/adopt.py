@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -20,11 +19,12 @@ from torchenv.environment.inspect import Installation, describe
 from torchenv.environment.verify import digest_of_base
 from torchenv.errors import InputError
 from torchenv.host.model import Host
+from torchenv.system.values import frozen
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fallback:
     """The active environment before a change, and how every file of it was."""
 
@@ -37,7 +37,7 @@ class Fallback:
         return tuple(map(str, differences(self.before, fingerprint(self.installation))))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Adopted:
     """The environment that was to be recorded; it `is_new` where it was not on the record."""
 
@@ -64,7 +64,7 @@ def adopt(path: Path, catalogue: Catalogue, ports: Ports) -> Adopted:
         return Adopted(fallback.environment, fallback.environment.number not in known)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Active:
     """An environment that is active, as a record or by the host's word, and how every file of it is."""
 

@@ -20,6 +20,7 @@ from torchenv.plan import Build, IndexFacts, Plan, Question, resolve
 from torchenv.plan.values import Remark
 from torchenv.system.addresses import host_of
 from torchenv.system.documents import Table
+from torchenv.system.values import frozen
 
 # Seconds that a plan waits for an index, all in all.
 PLAN_SECONDS = 2.0
@@ -73,7 +74,7 @@ class IndexMemory:
         return answer
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class IndexQuery:
     """How the indexes are asked: over which network, with what memory, and `pythons`, where one is fetched.
 

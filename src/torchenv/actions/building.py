@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.version import Version
@@ -18,6 +17,7 @@ from torchenv.environment.unshare import isolate_beside
 from torchenv.environment.verify import find_cut_files
 from torchenv.errors import ToolFailed, TorchenvError
 from torchenv.lockfile.lock import Lock
+from torchenv.system.values import frozen
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, Proof
 
@@ -79,7 +79,7 @@ def find_lock_differences(lock: Lock, found: Mapping[str, str]) -> Iterator[str]
             yield f"{name} is {found.get(name, 'missing')}, and the lock file has {version}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Built:
     """What was built: from which lock, what the check inside said, and how every file of it is."""
 

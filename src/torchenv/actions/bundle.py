@@ -7,7 +7,6 @@ import os
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from torchenv.lockfile.lock import Lock
 from torchenv.lockfile.lockset import LockedTarget
 from torchenv.system.documents import plain
 from torchenv.system.process import Command, Programs
+from torchenv.system.values import frozen
 
 SCHEMA = "torchenv.bundle/1"
 
@@ -34,7 +34,7 @@ _TIME = 1_767_225_600
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class BundleOrder:
     """What is to be bundled.
 
@@ -51,7 +51,7 @@ class BundleOrder:
     fetch_python: Callable[[str, str, Path], Path]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class BundleFile:
     """One file of a bundle, by its place in it."""
 
@@ -60,7 +60,7 @@ class BundleFile:
     size: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Bundle:
     """What a bundle holds. `interpreters` are the Pythons in it; one that could not be fetched is missing."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -17,9 +17,10 @@ from torchenv.installers import Installer, LockRequest, name_of
 from torchenv.lockfile.lock import Lock
 from torchenv.packages import Bound, CarriedPackages, Wanted, find_bound_to_torch, following
 from torchenv.plan import Build
+from torchenv.system.values import frozen
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Settled:
     """What became of a package that was wanted: `now` is its version in the lock, None if it is not there.
 
@@ -143,7 +144,7 @@ def list_bound_to_old_torch(
     return following(carried, bound, newer, index or "")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Asking:
     """What is still left to ask for a package, and why it came to that."""
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
 from torchenv.index.pages import Fetch, ProjectPage, Wheel, project
 from torchenv.system.addresses import TorchIndex
+from torchenv.system.values import frozen
 
 if TYPE_CHECKING:
     from torchenv.catalogue import Backend, Catalogue, Companion, Release
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class CatalogueDifference:
     """One thing that the catalogue says otherwise than the index.
 

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +41,12 @@ from torchenv.packages.installed import TOOLS, find_reached, list_required, list
 from torchenv.profile.model import Profile
 from torchenv.system.documents import nearest
 from torchenv.system.processes import Running
+from torchenv.system.values import frozen
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import ChoiceRecord, Environment, EnvironmentKind
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class ChangeOrder:
     """What is to change: `added` are requirements, `dropped` are names.
 
@@ -66,7 +67,7 @@ class ChangeOrder:
         return " ".join(("add", *self.added) if self.added else ("drop", *self.dropped))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Changed:
     """What changed from one environment to the other, which are the same where it was changed in place.
 
@@ -81,7 +82,7 @@ class Changed:
     is_active: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class _Base:
     """The environment as it is: its lock, the document of its plan, and what is installed in it."""
 
@@ -144,7 +145,7 @@ def change(order: ChangeOrder, ports: Ports, running: Running) -> Changed:
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class _Goal:
     """What the environment is to be: its lock, the document of its plan, and how it came to that."""
 

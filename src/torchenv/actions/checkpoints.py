@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from torchenv.errors import InputError, NothingSuits, TorchenvError
 from torchenv.storage import Place, is_remote, place
 from torchenv.system.garbage import no_garbage_collection
 from torchenv.system.looking import find_paths
+from torchenv.system.values import frozen
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, Kept, Run
 from torchenv.workspace.store import InPlace, Moved, Store
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Scanned:
     """What was found: the runs with their saves, and who can read what."""
 
@@ -43,7 +44,7 @@ class Scanned:
         return any(any(map(runs_code, found.foreign)) for _, _, _, found in self.index)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Paths:
     """How the record names places: what lies beside the workspace, by its path from there."""
 

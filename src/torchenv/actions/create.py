@@ -6,7 +6,6 @@ import json
 import os
 import re
 from contextlib import ExitStack
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
@@ -43,6 +42,7 @@ from torchenv.plan import Build, Outcome, Plan
 from torchenv.profile.model import Profile
 from torchenv.system.disk import PathLength
 from torchenv.system.names import check_environment_name, refuse_place
+from torchenv.system.values import frozen
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import ChoiceRecord, Environment, State
 from torchenv.workspace.store import Store
@@ -50,7 +50,7 @@ from torchenv.workspace.store import Store
 NOTHING_CARRIED = CarriedPackages()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class CreateOrder:
     """What `create` is to make: the plan, and what goes in beside torch's family.
 
@@ -109,7 +109,7 @@ class CreateOrder:
         return self.plan.build
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class CreateOutcome:
     """What `create` made, or found to be there already; `fallback` is the environment to go back to."""
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from torchenv.actions.run import directory_of
 from torchenv.environment.inspect import canonical, describe, distributions
 from torchenv.errors import NothingSuits
 from torchenv.lockfile.lock import Lock
+from torchenv.system.values import frozen
 from torchenv.workspace.records import Environment, State
 from torchenv.workspace.store import Store
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PackageChange:
     """One thing that differs; None where one side does not have it."""
 
@@ -30,7 +30,7 @@ class PackageChange:
         return f"  {self.name} {self.before} -> {self.after}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Differences:
     """How the second of two environments differs from the first."""
 

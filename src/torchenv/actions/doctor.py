@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from torchenv.environment.inspect import Installation, describe, distributions
 from torchenv.host.model import Host
 from torchenv.plan.devices import devices_of, is_integrated
 from torchenv.system.process import Command, Completed, Runner
+from torchenv.system.values import frozen
 
 # Seconds for one import of torch and a multiplication, on a disk that nothing has warmed.
 LIMIT = 180.0
@@ -27,7 +27,7 @@ LIMIT = 180.0
 _HEEDED = ("PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE", "LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Diagnosis:
     """What was found in an environment; `devices` are those on which its torch computed."""
 

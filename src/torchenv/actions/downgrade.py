@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
@@ -23,12 +22,13 @@ from torchenv.checkpoints.values import Checkpoint, CheckpointNote, Reader
 from torchenv.errors import InputError, NothingSuits, ToolFailed
 from torchenv.storage import Draft, Place, Progress, Transfer, is_remote, place
 from torchenv.storage.carry import carry
+from torchenv.system.values import frozen
 from torchenv.workspace.manifest import Manifest
 
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DowngradeTarget:
     """Who is to read the copies; a Python that is not known may be any."""
 
@@ -81,7 +81,7 @@ class DowngradeTarget:
         return reader.reads(self.torch, self.python, self.system) is True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Copied:
     """A copy, or the reason why there is none to make; `carried` says how its other files came there."""
 

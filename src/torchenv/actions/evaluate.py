@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from statistics import median_low
@@ -19,6 +19,7 @@ from torchenv.errors import InputError
 from torchenv.profile.model import Evaluation, Metric
 from torchenv.system.process import Command
 from torchenv.system.scratch import make_scratch
+from torchenv.system.values import frozen
 from torchenv.workspace.records import Environment, Proof
 from torchenv.workspace.store import Store
 
@@ -26,7 +27,7 @@ from torchenv.workspace.store import Store
 METRICS_FILE = "TORCHENV_METRICS"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Comparison:
     """What is measured, and in which two environments."""
 
@@ -38,7 +39,7 @@ class Comparison:
     node: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Measured:
     """What the commands gave in one environment, one mapping a run, or how they failed."""
 
@@ -48,7 +49,7 @@ class Measured:
     log: Path
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Judged:
     """One metric of both; `difference` is new less old, None where one is missing or no number.
 
@@ -66,7 +67,7 @@ class Judged:
     spread: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Evaluated:
     """The whole comparison; `problems` are commands that failed."""
 
@@ -223,7 +224,7 @@ def _run_once(
     return metrics, None, log
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Unfinished:
     """The runs that an interrupted evaluation has finished, for the very same comparison alone."""
 

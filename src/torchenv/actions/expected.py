@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from torchenv.host.model import Host, IntelDevice
 from torchenv.plan.devices import Device, devices_of, is_integrated
 from torchenv.system.documents import Table
+from torchenv.system.values import frozen
 from torchenv.workspace.records import Environment
 from torchenv.workspace.store import Store
 
@@ -15,7 +15,7 @@ from torchenv.workspace.store import Store
 _VENDORS = {"cu": "nvidia", "rocm": "amd", "xpu": "intel"}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Expected:
     """The devices of which one at least must compute; `needed` also where none is known by name."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from packaging.version import Version
@@ -14,11 +13,12 @@ from torchenv.index.http import Missing
 from torchenv.index.pages import Fetch
 from torchenv.index.together import ask_together
 from torchenv.lockfile.lock import Lock, LockedFile, LockedPackage
+from torchenv.system.values import frozen
 from torchenv.workspace.records import Environment
 from torchenv.workspace.store import Store
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lost:
     """A package of which no file is where the lock says, with the file that was installed."""
 
@@ -32,7 +32,7 @@ class Lost:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fetchable:
     """What the index answered for a lock; `unknown` counts the packages for which nothing did."""
 

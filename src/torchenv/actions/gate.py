@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from torchenv.actions.checkpoints import Paths, note_copies, read_index
@@ -13,12 +12,13 @@ from torchenv.checkpoints.scan.index import ScanIndex
 from torchenv.checkpoints.scan.runs import Save, Saves, runs_of
 from torchenv.storage import place
 from torchenv.system.garbage import no_garbage_collection
+from torchenv.system.values import frozen
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Kept
 from torchenv.workspace.store import Store
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GateFinding:
     """What a gate holds back; `code` is unreadable, no-lifeboat or lifeboat-old."""
 
@@ -30,7 +30,7 @@ class GateFinding:
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Gate:
     """What was looked at, and what was found."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from torchenv.installers import interpreter_in
 from torchenv.plan import Build, Plan
 from torchenv.plan.devices import devices_of
 from torchenv.system.process import Command, Completed, Runner
+from torchenv.system.values import frozen
 from torchenv.workspace.records import Activation
 
 SCRIPT = Path(__file__).parent.parent / "guest" / "check.py"
@@ -27,7 +27,7 @@ SCRIPT = Path(__file__).parent.parent / "guest" / "check.py"
 TIME_LIMIT = 600.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InsideReport:
     """What the script inside said; `data` is its JSON object."""
 

@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,12 @@ from torchenv.environment.inspect import canonical, describe, distributions
 from torchenv.errors import InputError
 from torchenv.installers import interpreter_in
 from torchenv.system.disk import Disk
+from torchenv.system.values import frozen
 from torchenv.workspace.records import Environment
 from torchenv.workspace.store import Store
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kernel:
     """A kernel of Jupyter: its name, which `jupyter kernelspec` knows it by, and its directory."""
 

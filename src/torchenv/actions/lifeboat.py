@@ -8,7 +8,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from torchenv.errors import InputError, NothingSuits, ToolFailed, WorkspaceError
 from torchenv.storage import Place, Progress, Transfer, is_remote, place
 from torchenv.storage.carry import carry
 from torchenv.system.documents import Table
+from torchenv.system.values import frozen
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Kept
 from torchenv.workspace.store import Store
@@ -39,7 +40,7 @@ class Hashed(NamedTuple):
     sha256: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Keeping:
     """A lifeboat as it was just recorded; `carried` says how its copy was made, if it was made now."""
 
@@ -49,7 +50,7 @@ class Keeping:
     carried: frozenset[Transfer] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeptChange:
     """What is no longer as it was when a checkpoint was kept."""
 

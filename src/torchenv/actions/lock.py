@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +23,7 @@ from torchenv.system.addresses import TorchIndex
 from torchenv.system.disk import Disk
 from torchenv.system.documents import nearest
 from torchenv.system.process import side_by_side
+from torchenv.system.values import frozen
 
 if TYPE_CHECKING:
     from tomlkit.items import InlineTable, Table
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class LockOrder:
     """What is to be locked, and who decides.
 
@@ -59,7 +60,7 @@ class LockOrder:
     builds: bool = True
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Locked:
     """What was locked: the tie, the locks that were made now, and the targets whose index `failed`."""
 

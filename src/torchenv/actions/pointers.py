@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from torchenv.checkpoints.steps import step_of
 from torchenv.errors import WorkspaceError
 from torchenv.storage import is_remote
 from torchenv.system.disk import Disk
+from torchenv.system.values import frozen
 
 # The file, and who reads it: DeepSpeed `global_step100`, Megatron-LM `100` or `release`, detectron2
 # `model_0000100.pth`, TensorFlow-like loops and Megatron's dist-ckpt `100`.
@@ -18,7 +18,7 @@ POINTERS = ("latest", "latest_checkpointed_iteration.txt", "last_checkpoint", "l
 _LONGEST = 4096  # bytes; one with more is none
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CopyPointer:
     """A pointer file beside a copy: written, or left as it was."""
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 
 from torchenv.index.pages import Fetch
 from torchenv.installers import Installer
 from torchenv.system.process import Runner
+from torchenv.system.values import frozen
 from torchenv.workspace.store import Store
 
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Ports:
     """The ports of one run. `say` takes news for people, `now` gives the time in UTC.
 

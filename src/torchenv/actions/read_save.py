@@ -8,7 +8,6 @@ import os
 import secrets
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +23,7 @@ from torchenv.storage.carry import describe_size
 from torchenv.storage.tree import LocalTree
 from torchenv.system.disk import Disk
 from torchenv.system.process import Command, Runner
+from torchenv.system.values import frozen
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment
 from torchenv.workspace.store import Store
@@ -35,7 +35,7 @@ _SUFFIXES: Mapping[str, str] = {"safetensors": ".safetensors", "torch-save": ".p
 _BLOCK = 8 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TensorDigest:
     """One tensor as a torch has loaded it."""
 
@@ -44,7 +44,7 @@ class TensorDigest:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SaveDigest:
     """All tensors of a save as the torch of an environment has loaded them."""
 
@@ -53,7 +53,7 @@ class SaveDigest:
     objects: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CopyProof:
     """What two releases of torch loaded from a save and its copy; `differences` name what is not equal."""
 
@@ -64,7 +64,7 @@ class CopyProof:
     differences: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Converted:
     """A save in its other form; `left_out` are objects that safetensors cannot hold."""
 

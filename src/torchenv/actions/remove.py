@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from torchenv.actions.switch import is_last_reader, name_way_off, unusable
 from torchenv.errors import NothingSuits, TorchenvError, WorkspaceError
 from torchenv.lockfile.lock import Lock
 from torchenv.system.processes import Running
+from torchenv.system.values import frozen
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, EnvironmentKind
 from torchenv.workspace.store import Replaced, Store
@@ -22,7 +23,7 @@ from torchenv.workspace.store import Replaced, Store
 Irreplaceable = Callable[[Environment], str | None]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Pruning:
     """Which environments may go: all but the newest `keep`, and of these only those unused since `before`."""
 
@@ -37,7 +38,7 @@ class Pruning:
         return cls(keep=keep or 0, before=now - older_than)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Pruned:
     """What went, or would go, and what stays though it might go, with the reasons."""
 
@@ -45,7 +46,7 @@ class Pruned:
     kept: tuple[tuple[Environment, str], ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Removed:
     """What went: its `size` in bytes, those `freed` by it, and the packages `by_hand` that no lock holds.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +20,7 @@ from torchenv.errors import InputError, NothingSuits, ToolFailed
 from torchenv.storage import Progress, Transfer, is_remote, place
 from torchenv.system.process import Command, Runner
 from torchenv.system.scratch import make_scratch
+from torchenv.system.values import frozen
 from torchenv.workspace.store import Store
 
 SCRIPT = Path(__file__).parent.parent / "guest" / "repair_save.py"
@@ -32,7 +32,7 @@ Optimizer = Literal["adam", "adamw"]
 _FORM = "2.14"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Repaired:
     """A copy with what was added to it, by name."""
 

@@ -6,7 +6,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from torchenv.storage.local import LocalPlace
 from torchenv.storage.names import is_skipped
 from torchenv.system.garbage import no_garbage_collection
 from torchenv.system.looking import find_paths
+from torchenv.system.values import frozen
 from torchenv.system.words import describe_age
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Run
@@ -32,7 +32,7 @@ CONVENTIONAL = ("checkpoints", "lightning_logs", "outputs", "results", "runs")
 LIMIT = 2.0  # seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Rescan:
     """The runs below `roots` as they are now, as far as `notes` do not say otherwise."""
 

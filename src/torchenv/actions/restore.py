@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from torchenv.actions.building import (
@@ -31,11 +30,12 @@ from torchenv.lockfile.lock import Lock
 from torchenv.plan.python import is_path
 from torchenv.system.disk import make_refusal
 from torchenv.system.processes import Running
+from torchenv.system.values import frozen
 from torchenv.workspace.records import Environment, EnvironmentKind
 from torchenv.workspace.store import Store
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Interpreters:
     """Which Python to build on: `asked` is a version or a path, `find` looks for those of this machine."""
 

@@ -7,17 +7,17 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from torchenv.environment.inspect import describe
 from torchenv.errors import WorkspaceError
 from torchenv.system.looking import find_paths
+from torchenv.system.values import frozen
 from torchenv.workspace.records import Environment
 from torchenv.workspace.store import Gone, InPlace, Moved, Replaced, Store
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class ProgramEntry:
     """What changes around a program that is in an environment; `scripts` comes first on its PATH."""
 
@@ -79,7 +79,7 @@ def replace_torchrun(words: Sequence[str], change: ProgramEntry) -> tuple[str, .
     return ("python", "-m", "torch.distributed.run", *words[1:])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutsideProgram:
     """A program that would be taken from outside the environment; `is_python` says that a Python runs it."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from torchenv.actions.checkpoints import Paths, note_copies, read_index, scan_and_record
 from torchenv.actions.downgrade import Copied, DowngradeTarget, downgrade
@@ -14,11 +13,12 @@ from torchenv.checkpoints.steps import behind
 from torchenv.errors import TorchenvError
 from torchenv.storage import Progress, place
 from torchenv.system.garbage import no_garbage_collection
+from torchenv.system.values import frozen
 from torchenv.workspace.records import Environment, Run
 from torchenv.workspace.store import Store
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RunReadability:
     """A training run as an environment sees it; everything is named by its path."""
 

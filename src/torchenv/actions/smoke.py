@@ -34,6 +34,7 @@ from torchenv.packages.installed import list_unmet
 from torchenv.profile.model import Smoke
 from torchenv.system.documents import Table
 from torchenv.system.process import Command, Completed, End
+from torchenv.system.values import frozen
 from torchenv.workspace.records import Environment, Proof
 from torchenv.workspace.store import Store
 
@@ -51,7 +52,7 @@ class Result(Enum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """One thing that was tried."""
 
@@ -61,7 +62,7 @@ class Step:
     message: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Trial:
     """What is to be proven, and where.
 
@@ -80,7 +81,7 @@ class Trial:
     environ: Mapping[str, str]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Smoked:
     """What came of it; `environment` is as it is recorded now."""
 

@@ -6,7 +6,6 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from hashlib import file_digest
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from torchenv.index.pages import Download, Fetch, ProjectPage, project
 from torchenv.index.together import ask_together
 from torchenv.lockfile.lock import Lock, LockedFile, LockedPackage
 from torchenv.system.addresses import TorchIndex
+from torchenv.system.values import frozen
 
 # Pages and files that are asked for at the same time.
 TOGETHER = 8
@@ -24,7 +24,7 @@ TOGETHER = 8
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mirror:
     """Where to ask in place of the indexes of a lock, and for which backend of torch.
 

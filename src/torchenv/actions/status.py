@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from packaging.version import Version
@@ -22,12 +22,13 @@ from torchenv.errors import InputError, WorkspaceError
 from torchenv.host.model import Host, Problem
 from torchenv.lockfile.lock import Lock
 from torchenv.system.processes import Process, Running
+from torchenv.system.values import frozen
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, EnvironmentKind, Run, State
 from torchenv.workspace.store import Moved, Store
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Machine:
     """What the active environment runs on, and what is known of torch's builds."""
 
@@ -35,7 +36,7 @@ class Machine:
     catalogue: Catalogue
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class StatusReport:
     """What there is to say; `before` is where a rollback would lead, `runs` are those of training.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from torchenv.environment.inspect import describe
 from torchenv.errors import NothingSuits, TorchenvError, WorkspaceError
 from torchenv.profile.model import Smoke
 from torchenv.system.processes import Process, Running
+from torchenv.system.values import frozen
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, EnvironmentKind, Kept, Run, State
 from torchenv.workspace.store import Store
@@ -23,7 +23,7 @@ from torchenv.workspace.store import Store
 _WARNED = 10
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Switched:
     """One move of the pointer, and what a person should know of it.
 
@@ -42,7 +42,7 @@ class Switched:
         return self.before is None or self.before.number != self.now.number
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Outside:
     """What a switch needs beside the workspace: who runs, the time in UTC, and who is warned beforehand.
 

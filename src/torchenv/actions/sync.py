@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from torchenv.errors import NothingSuits
 from torchenv.host.model import Host
@@ -12,9 +12,10 @@ from torchenv.lockfile.lockset import LockSet
 from torchenv.plan.targets import Fit, best, fits
 from torchenv.plan.values import Question
 from torchenv.system.addresses import TorchIndex
+from torchenv.system.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeTarget:
     """The target that a machine would take; without one `refusal` says why."""
 

@@ -8,7 +8,6 @@ import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from torchenv.errors import InputError
 from torchenv.index.pages import Fetch
 from torchenv.system.addresses import TorchIndex
 from torchenv.system.documents import Table
+from torchenv.system.values import frozen
 
 HEADER = """\
 What PyTorch's indexes serve, where that is not what torchenv's packaged catalogue says.
@@ -43,7 +43,7 @@ def corrections(catalogue: Catalogue, differences: Iterable[CatalogueDifference]
     return {"schema": SCHEMA, "release": entries} if entries else {}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class CatalogueNews:
     """What the indexes taught: the entries to lay over the catalogue, and each difference that they settle.
 

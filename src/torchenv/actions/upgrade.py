@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from torchenv.errors import InputError
 from torchenv.plan import Outcome, Plan
 from torchenv.plan.advice import AT_BOUNDARY, UPGRADE
 from torchenv.system.disk import rewrite_text
+from torchenv.system.values import frozen
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, Run
 
@@ -29,7 +29,7 @@ class Verdict(Enum):
         return {Verdict.GO: 0, Verdict.AT_BOUNDARY: 1, Verdict.STAY: 1, Verdict.CANNOT: 3}[self]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UpgradeFinding:
     """One thing that was looked at: on which subject, what was found, and what would change it."""
 
@@ -38,7 +38,7 @@ class UpgradeFinding:
     cure: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Findings:
     """All that was looked at before the step, with the verdict and the plan it is about.
 

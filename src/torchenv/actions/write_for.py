@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePath
 
 from packaging.version import InvalidVersion, Version
@@ -21,6 +21,7 @@ from torchenv.environment.startup import STARTUP_FILE
 from torchenv.errors import InputError, NothingSuits, TorchenvError
 from torchenv.storage import place
 from torchenv.system.garbage import no_garbage_collection
+from torchenv.system.values import frozen
 from torchenv.workspace.records import Environment
 from torchenv.workspace.store import Store
 
@@ -33,7 +34,7 @@ TESTED = ("2.15.0",)
 _SKEW = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WriteFor:
     """The variables that turn it on for a whole process tree, and what to tell; none where none is needed."""
 
@@ -163,7 +164,7 @@ def _take_flags(words: Sequence[str]) -> Iterator[str]:
             yield letter
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WrittenInNewForm:
     """A save that the run wrote and that the older torch cannot read, with the reasons."""
 

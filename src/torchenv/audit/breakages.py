@@ -16,6 +16,7 @@ from packaging.version import Version
 
 from torchenv.catalogue import Rocm
 from torchenv.errors import InputError
+from torchenv.system.values import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from torchenv.system.documents import Table
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BrokenCompanion:
     """Releases of a package that do not import beside this torch, why, and the one that does."""
 
@@ -34,7 +35,7 @@ class BrokenCompanion:
     instead: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trainer:
     """A call of a trainer that writes `torch.distributed.checkpoint` under the hood.
 
@@ -47,7 +48,7 @@ class Trainer:
     default: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrainerSetting:
     """A setting by which a trainer writes distributed checkpoints.
 
@@ -62,7 +63,7 @@ class TrainerSetting:
     method: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nccl:
     """The implementation that was replaced: its name, its switch, its settings, its class and members."""
 
@@ -74,7 +75,7 @@ class Nccl:
     legacy_members: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nested:
     """What makes nested tensors, and the names that reading old jagged ones needs."""
 
@@ -83,7 +84,7 @@ class Nested:
     strided_global: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckpointApis:
     """What writes distributed checkpoints, by its name in `torch.distributed.checkpoint`."""
 
@@ -92,7 +93,7 @@ class CheckpointApis:
     harmless_writers: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unbundled:
     """A library that the wheels no longer bring: `curand`, the package that has it, and how people say it."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from torchenv.system.values import frozen
+
 
 class Severity(IntEnum):
     """How much a finding matters: a note informs, a warning may break, an error does break."""
@@ -30,7 +32,7 @@ class TextPlace:
         return range(self.line, max(self.line, self.last_line) + 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Finding:
     """One thing in one file that the release changes for its owner."""
 
@@ -43,7 +45,7 @@ class Finding:
     remedy: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unread:
     """A file that could not be judged, and why: it is never passed over in silence.
 
@@ -55,7 +57,7 @@ class Unread:
     is_named: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AuditReport:
     """All that an audit has to say; `files` is how many were read, without the unread ones."""
 

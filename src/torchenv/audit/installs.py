@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from torchenv.audit.commands import Command, Word
+from torchenv.system.values import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,7 @@ _INSTALLS = frozenset({"install", "add", "download", "wheel", "sync", "compile",
 _CONDA_NAMES = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NamedRequirement:
     """One requirement, by its normalised name; `label` is the local part of an exact pin."""
 
@@ -80,7 +80,7 @@ class NamedRequirement:
         return not _where(self.marker).isdisjoint(_where(other.marker))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IndexReference:
     """An index of one PyTorch backend; `extra` when the default index is asked beside it."""
 
@@ -89,7 +89,7 @@ class IndexReference:
     place: TextPlace
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InstallCommand:
     """What is installed together: one command, or all that one file lists."""
 

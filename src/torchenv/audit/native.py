@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
+
+from torchenv.system.values import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 _MAGIC = b"\x7fELF"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Native:
     """The libraries it needs, where it looks for them, and the symbols of lost libraries that it lacks."""
 

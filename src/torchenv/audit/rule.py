@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from torchenv.audit.breakages import Breakages
 from torchenv.audit.sources import FileKind, Source
+from torchenv.system.values import frozen
 
 if TYPE_CHECKING:
     from torchenv.audit.findings import Severity, TextPlace
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hit:
     """Something a rule found, in the words for this place; a severity only where it differs."""
 
@@ -30,7 +30,7 @@ Needles = tuple[tuple[Needle, ...], ...]
 Find = Callable[[Source, Breakages], Iterator[Hit]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Rule:
     """One change that code can be asked about.
 

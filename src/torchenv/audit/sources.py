@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
+
+from torchenv.system.values import frozen
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -69,7 +71,7 @@ LARGEST = {
 LARGEST_TEXT = 5_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NamedInterpreter:
     """A Python that a file names: a range it admits, or the one version it takes."""
 
@@ -77,7 +79,7 @@ class NamedInterpreter:
     place: TextPlace
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Setting:
     """An environment variable that a file sets; the value is None where it is computed."""
 
@@ -86,7 +88,7 @@ class Setting:
     place: TextPlace
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scalar:
     """A value of a YAML document with the keys that lead to it; members of lists add no key."""
 
@@ -95,7 +97,7 @@ class Scalar:
     place: TextPlace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Source:
     """One file. What its kind does not have is empty.
 

@@ -12,9 +12,10 @@ from torchenv.checkpoints.formats.records import Shape
 from torchenv.checkpoints.values import some
 from torchenv.errors import InputError, NothingSuits
 from torchenv.storage.tree import Tree
+from torchenv.system.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TensorForm:
     """The form of one tensor; `dtype` is torch's name, such as float32."""
 
@@ -141,7 +142,7 @@ def _shape(value: Any) -> Shape | None:
     return value if fits else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ContentsDiff:
     """In what two checkpoints differ; `schemes` say how the names of one become those of the other."""
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from torchenv.checkpoints.formats.dcp import Facts, features, read_facts
 from torchenv.checkpoints.formats.inert import Damaged, Global
 from torchenv.checkpoints.readability import rules
 from torchenv.checkpoints.values import Checkpoint, Reader, some
 from torchenv.errors import NothingSuits
+from torchenv.system.values import frozen
 
 _POP = b"0"
 _LOCAL = "pathlib._local"
@@ -25,7 +26,7 @@ _PLAIN_TEXT = _POP + b"\x8c\x07pathlib"
 _FRAME = 9  # bytes of the opcode with its length
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Downgraded:
     """A `.metadata` that older releases read, and how much was changed for that."""
 

@@ -12,6 +12,7 @@ from torchenv.catalogue.resources import read_packaged
 from torchenv.checkpoints.values import CheckpointNote, gaps, some
 from torchenv.storage.names import LAYOUTS
 from torchenv.system.documents import Table
+from torchenv.system.values import frozen
 
 _RANK = "{rank}"
 
@@ -23,7 +24,7 @@ class Gap(NamedTuple):
     saves: re.Pattern[str] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PartRule:
     """When names of all patterns of `when` are there, those of `needs` and `ranks` must be."""
 
@@ -54,7 +55,7 @@ class PartRule:
                 yield CheckpointNote("rank-missing", f"{said} is not there")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SaveLayout:
     """How one trainer lays out its saves."""
 

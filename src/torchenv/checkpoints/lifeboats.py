@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from posixpath import normpath
 from typing import TYPE_CHECKING
 
 from torchenv.checkpoints.steps import behind, is_copy
+from torchenv.system.values import frozen
 from torchenv.system.words import count, describe_age
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, Kept, Run
@@ -23,7 +23,7 @@ def find_newest_kept(manifest: Manifest) -> Kept | None:
     return max(read, key=lambda kept: kept.saved.timestamp() if kept.saved else 0.0, default=None)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class StrandedRun:
     """A run whose newest save an environment cannot read, and what that environment has of it instead.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -15,12 +15,13 @@ from torchenv.checkpoints.formats.inert import Global
 from torchenv.checkpoints.formats.pickles import GETATTR, PickleWalk
 from torchenv.checkpoints.values import ANY, Certainty, CheckpointNote, Range, Reader
 from torchenv.system.documents import Table
+from torchenv.system.values import frozen
 
 FILE = "checkpoint-rules.toml"
 Kind = Literal["dcp", "save"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Feature:
     """Something in a checkpoint that only some releases can read."""
 
@@ -61,7 +62,7 @@ class Feature:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PackageDoor:
     """Names that another package has, and the versions of it that have them.
 
@@ -89,7 +90,7 @@ class PackageDoor:
         return inside and (not self.classes or (name.module == self.module and name.name in self.classes))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Rules:
     """All of `checkpoint-rules.toml`."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
 from packaging.version import Version
+
+from torchenv.system.values import frozen
 
 Format = Literal["dcp", "hf", "torch-zip", "torch-legacy", "torchscript", "pt2", "safetensors", "unknown"]
 State = Literal["complete", "incomplete", "corrupt"]
@@ -20,7 +21,7 @@ _POWERFUL = frozenset({"__builtin__", "numpy", "torch", "torchenv"})
 _RESTRICTED_SINCE = (2, 6)  # torch.load's default became weights_only=True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckpointNote:
     """Something that was seen: a problem, or a reason."""
 
@@ -31,7 +32,7 @@ class CheckpointNote:
         return {"code": self.code, "message": self.message}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Range:
     """Releases of torch, by minor version: from `oldest` to `newest`, both included."""
 
@@ -48,7 +49,7 @@ class Range:
 ANY = Range()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Reader:
     """Who can read a checkpoint.
 
@@ -121,7 +122,7 @@ class Reader:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Checkpoint:
     """One checkpoint as its own bytes tell it; a scan adds its run, step and environments."""
 

@@ -15,6 +15,7 @@ from torchenv.errors import IndexFailed, IndexUnreachable, InputError
 from torchenv.index.logins import Logins
 from torchenv.index.together import wait_for
 from torchenv.system.addresses import Login, host_of, mask_logins
+from torchenv.system.values import frozen
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -44,7 +45,7 @@ _BLOCK = 1 << 18
 _REDIRECTS = 10
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Missing:
     """The index answered that there is no such page."""
 

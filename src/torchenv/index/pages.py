@@ -19,6 +19,7 @@ from torchenv.host.model import architecture
 from torchenv.index.http import Missing, Network
 from torchenv.system.addresses import mask_logins
 from torchenv.system.documents import Table
+from torchenv.system.values import frozen
 
 if TYPE_CHECKING:
     from packaging.tags import Tag
@@ -37,7 +38,7 @@ class NotAnIndex(IndexFailed):
     """Something answers that is no package index, such as the page on which a network asks to log in."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Wheel:
     """One wheel of a project, read from its file name and what the page says of it."""
 
@@ -66,7 +67,7 @@ class Wheel:
         return any((tag.interpreter, tag.abi) in _runnable(python) for tag in here)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListedFile:
     """One file of a project as the page lists it; not every page tells the hash."""
 

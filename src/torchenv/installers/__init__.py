@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from fnmatch import fnmatchcase
 from functools import cache
@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from torchenv.profile.model import PrivateIndex
+from torchenv.system.values import frozen
 
 if TYPE_CHECKING:
     from torchenv.installers.cache import UvCache
     from torchenv.lockfile.lock import Lock
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LockRequest:
     """What a lock is to hold, for one platform and one Python.
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from torchenv.system.values import frozen
 
 # Takes the handle of a file and locks it; raises `OSError` where the file system knows no locks.
 LockFile = Callable[[int], None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UvCache:
     """A cache of uv's."""
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from configparser import ConfigParser, Error
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torchenv.system.process import list_ignored
+from torchenv.system.values import frozen
 
 ReadText = Callable[[Path], str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Constraint:
     """One line of a constraint that the machine or the user set for other tools."""
 
@@ -25,7 +25,7 @@ class Constraint:
         return f"{self.requirement} ({self.source})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Inherited:
     """What was found: `ignored` as people would look for it, `network` as variables to add.
 

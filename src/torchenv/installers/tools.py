@@ -8,7 +8,6 @@ import os
 import re
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -18,12 +17,13 @@ from torchenv.installers import LockRequest
 from torchenv.profile.packaged import PROFILES
 from torchenv.system.looking import find_paths
 from torchenv.system.process import Runner
+from torchenv.system.values import frozen
 
 # A member of a zip has a time; the same torchenv is always the same bytes.
 _TIME = (2026, 1, 1, 0, 0, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Needed:
     """What torchenv needs to run: its requirements, and the versions of them that it runs with here."""
 

@@ -14,12 +14,13 @@ from urllib.parse import urlsplit
 from torchenv.errors import InputError
 from torchenv.packages.values import LocalPackage
 from torchenv.system.documents import Table, toml
+from torchenv.system.values import frozen
 
 if TYPE_CHECKING:
     from packaging.pylock import Package, Pylock
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LockedFile:
     """One file that may be installed: its name, where it lay, and its sha256."""
 
@@ -29,7 +30,7 @@ class LockedFile:
     size: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LockedPackage:
     """One package at one version; `index` is where it was chosen from, if the lock says so.
 

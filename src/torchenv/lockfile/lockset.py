@@ -11,6 +11,7 @@ from typing import Any
 from torchenv.errors import InputError
 from torchenv.system.documents import Table, nearest, toml, toml_key
 from torchenv.system.names import parse_target_name
+from torchenv.system.values import frozen
 
 SCHEMA = 2
 FILE = "torchenv.lock.toml"
@@ -27,7 +28,7 @@ _LOCK_AGAIN = "run `torchenv lock` to rebuild it; every pin in the locks is kept
 _SECTIONS = ("torch", "python", "backend", "packages", "index", "target")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class LockedTarget:
     """What was decided for a target.
 

@@ -6,7 +6,7 @@ import mmap
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from packaging.version import Version
@@ -14,6 +14,7 @@ from packaging.version import Version
 from torchenv.environment.inspect import Distribution, canonical
 from torchenv.packages.installed import list_required, local_path
 from torchenv.packages.values import CannotFollow, CarriedPackages
+from torchenv.system.values import frozen
 
 _TORCH = ("torch", "torch_python", "torch_cpu", "torch_cuda", "torch_hip", "torch_xpu")
 _LIBRARIES = (*_TORCH, "c10", "c10_cuda", "c10_hip", "c10_xpu")
@@ -29,7 +30,7 @@ _NAMES = {".so": _UNIX, ".dylib": _UNIX, ".pyd": _WINDOWS, ".dll": _WINDOWS}
 _LOOKED_AT = 8 << 20
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Bound:
     """A package that was made for another torch than is planned, and how that is known.
 

@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -15,6 +14,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from torchenv.catalogue import Catalogue
 from torchenv.environment.inspect import Distribution, canonical
 from torchenv.packages.values import CarriedPackages, CarriedRequirement, PackageNote, Wanted
+from torchenv.system.values import frozen
 
 # An environment is made with its own, or does without them.
 TOOLS = frozenset({"pip", "setuptools", "wheel"})
@@ -67,7 +67,7 @@ def list_required(distribution: Distribution, extras: frozenset[str] = frozenset
     return found
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class UnmetRequirement:
     """What an installed package requires and lacks; `found` is the other version that is there."""
 

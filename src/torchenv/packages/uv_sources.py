@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,13 @@ from torchenv.packages.requirements_file import ReadText
 from torchenv.packages.values import CarriedRequirement, IndexBinding, PackageListing, SourceFolder
 from torchenv.system.documents import Table
 from torchenv.system.looking import find_paths
+from torchenv.system.values import frozen
 
 # pyproject.toml of the workspace that a project is a member of lies at most this many folders above.
 _ABOVE = 6
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WrittenSource:
     """What a file says of where a package comes from, and the folder that its paths are relative to."""
 

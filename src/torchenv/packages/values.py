@@ -8,9 +8,10 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from torchenv.environment.inspect import canonical
+from torchenv.system.values import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CarriedRequirement:
     """A PEP 508 requirement that holds as it is written; `source` is the file, with the line, that asks."""
 
@@ -18,7 +19,7 @@ class CarriedRequirement:
     source: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Wanted:
     """A package that an environment or a lock has and that is to go along, at the same version if it can.
 
@@ -32,7 +33,7 @@ class Wanted:
     asks: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PackageNote:
     """What a person should know of something that was read: `ignored`, `local` or `by-torch`."""
 
@@ -40,7 +41,7 @@ class PackageNote:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceFolder:
     """A folder that a file names in place of a released package; `name` is its name there."""
 
@@ -51,7 +52,7 @@ class SourceFolder:
     extras: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IndexBinding:
     """A package that a file takes from an index by that index's name; `source` is where it says so."""
 
@@ -90,7 +91,7 @@ class PackageListing:
         self.notes += other.notes
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class CannotFollow:
     """A package that goes only with the torch it was made for, and what there is instead."""
 
@@ -103,7 +104,7 @@ class CannotFollow:
         return f"{self.name} {self.version} cannot follow: {self.why}; {self.exists}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class LocalPackage:
     """A folder of the project that is a package: built where the environment is, without its dependencies.
 
@@ -116,7 +117,7 @@ class LocalPackage:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PythonBound:
     """The versions of Python that a project file allows, such as `>=3.12`."""
 
@@ -124,7 +125,7 @@ class PythonBound:
     source: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class CarriedPackages:
     """All of it: what holds, what gives way, and what is asked of torch's family, which the plan decides.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from torchenv.checkpoints.values import Certainty, Reader, escape_name, runs_cod
 from torchenv.render.environment import RUNS_SHOWN, columns, count_hidden, describe_run_row
 from torchenv.storage import Transfer
 from torchenv.storage.carry import describe_size
+from torchenv.system.values import frozen
 from torchenv.system.words import count
 from torchenv.workspace.keys import as_json
 from torchenv.workspace.records import Environment, Kept, Run
@@ -37,7 +38,7 @@ _SHOWN = 10  # names of a difference
 _MOST = 5  # broken or foreign checkpoints that are told of one by one
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MeasuredReleases:
     """What is known of releases: the rules of their checkpoints, and those that a user's catalogue adds."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchenv import __version__
 from torchenv.render.report import MARKS, ReportData, describe_moment, list_sections
+from torchenv.system.values import frozen
 
 if TYPE_CHECKING:
     from torchenv.checkpoints.scan.runs import Judge, Save, Saves
@@ -42,7 +42,7 @@ _SHAPES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Mark:
     """One save in the picture: when it was made (seconds since 1970), and who reads it.
 
@@ -57,7 +57,7 @@ class Mark:
     why: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Timeline:
     """One run of training, its saves from the oldest to the newest."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from torchenv.host.model import Host
 from torchenv.render.environment import columns, describe_reads
 from torchenv.render.host import describe_host
+from torchenv.system.values import frozen
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, EnvironmentKind, Run, State
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torchenv.audit import AuditReport, Finding
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class ReportData:
     """All that the page tells of, gathered at one moment; `audit` only where one was asked for.
 
@@ -32,7 +32,7 @@ class ReportData:
     audit: AuditReport | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Section:
     """A part of the page: rows under a head, or sentences."""
 

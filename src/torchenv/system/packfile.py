@@ -14,7 +14,7 @@ import struct
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from hashlib import file_digest
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any
 from torchenv.errors import InputError, ToolFailed
 from torchenv.system.documents import Table, plain
 from torchenv.system.process import Command, Programs
+from torchenv.system.values import frozen
 
 SCHEMA = "torchenv.pack/1"
 
@@ -59,7 +60,7 @@ _PACKAGES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class PackFacts:
     """What a pack says of itself.
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -19,11 +19,12 @@ from typing import IO, Any, NoReturn, Protocol, TypeVar
 
 from torchenv.errors import ToolFailed
 from torchenv.system.orphans import SharedHandles
+from torchenv.system.values import frozen
 
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """A program with its arguments.
 
@@ -60,7 +61,7 @@ class End(Enum):
     NOT_STARTED = "not started"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Completed:
     """What a command left behind: its exit code, negative for a signal, and what it printed.
 

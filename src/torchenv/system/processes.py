@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from torchenv.system.values import frozen
 
 if TYPE_CHECKING:
     from torchenv.system.process import Runner
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Process:
     """A process of this user, with the command that it was started by."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Literal, get_args
 
 from torchenv.errors import WorkspaceError
+from torchenv.system.values import frozen
 
 SCHEMA = "torchenv.upgrade-journal/1"
 
@@ -15,7 +16,7 @@ Step = Literal["check", "create", "smoke", "evaluate", "keep", "switch"]
 STEPS: tuple[Step, ...] = get_args(Step)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Journal:
     """One upgrade: what was asked for, from which environment to which, and the steps that are done.
 

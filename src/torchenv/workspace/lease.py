@@ -13,13 +13,14 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from torchenv.errors import WorkspaceError
 from torchenv.system.disk import NO_ROOM as _NO_ROOM
 from torchenv.system.mutex import node_name
+from torchenv.system.values import frozen
 
 # Seconds between two heartbeats, and without any until the holder counts as gone.
 BEAT = 5.0
@@ -29,7 +30,7 @@ SILENCE = 60.0
 _UNWRITTEN = 2.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Holder:
     """Who holds a lease.
 

@@ -8,7 +8,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
@@ -20,6 +20,7 @@ from torchenv.errors import InputError, WorkspaceError
 from torchenv.system.disk import NO_ROOM, Disk, explain_refusals, is_out_of_room, make_refusal
 from torchenv.system.mutex import unlock
 from torchenv.system.orphans import SharedHandles, end_orphans, end_own_programs
+from torchenv.system.values import frozen
 from torchenv.workspace.journal import Journal
 from torchenv.workspace.lease import Lease
 from torchenv.workspace.manifest import Manifest
@@ -66,14 +67,14 @@ PATIENCE = 60.0
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InPlace:
     """An environment is where the manifest says."""
 
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Moved:
     """An environment was found again at another place, where it came with its workspace or project."""
 
@@ -81,14 +82,14 @@ class Moved:
     was: Path
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Replaced:
     """Another environment is where the manifest says that one was."""
 
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gone:
     """Nothing is where the manifest says."""
 

@@ -7,10 +7,10 @@ import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from torchenv.errors import TorchenvError
+from torchenv.system.values import frozen
 
 # What a workspace is known by, in a file of that name in it.
 IDENTITY_FILE_NAME = "identity"
@@ -21,7 +21,7 @@ _IDENTITY = re.compile(r"[0-9a-f]{32}")
 _INDEX_LIMIT = 1 << 28
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OtherOwner:
     """It belongs to another user, by name or number."""
 
@@ -31,7 +31,7 @@ class OtherOwner:
         return f"belongs to another user, `{self.owner}`"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FromRepository:
     """Its manifest is under version control, in the repository at `repository`."""
 
@@ -41,7 +41,7 @@ class FromRepository:
         return f"came with the repository `{self.repository}`"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FromElsewhere:
     """Its manifest was written at another place, or names none, and this user has never changed it."""
 

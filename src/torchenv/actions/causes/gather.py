@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from torchenv.actions.causes.devices import find_device_causes
 from torchenv.actions.causes.machine import MachineFacts, find_machine_causes, read_machine
@@ -12,9 +11,10 @@ from torchenv.catalogue import Catalogue
 from torchenv.environment.findings import EnvironmentFinding, find_wrong
 from torchenv.environment.inspect import Distribution, Installation
 from torchenv.host.model import Host
+from torchenv.system.values import frozen
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Causes:
     """What the files, the machine, the devices and the packages show to be wrong; nothing was started."""
 

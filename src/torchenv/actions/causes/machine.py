@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from torchenv.environment.findings import EnvironmentFinding
 from torchenv.environment.inspect import Installation, Layout, canonical, list_metadata
 from torchenv.host.model import Host
 from torchenv.system.looking import find_paths
+from torchenv.system.values import frozen
 
 # torch.compile and its kernels write some tens of MB, a download of a wheel gigabytes.
 TMP_NEEDS = 256 << 20
@@ -22,7 +22,7 @@ SHM_NEEDS = 256 << 20
 _BROUGHT = ("libcudnn", "libnccl", "libcublas", "libcudart", "libtorch", "libc10")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Mount:
     """A directory by its file system: bytes free and in all, and whether programs may run from it."""
 
@@ -32,7 +32,7 @@ class Mount:
     is_noexec: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class MachineFacts:
     """What the disks and the device files of a machine are like for this user."""
 

@@ -36,6 +36,7 @@ from torchenv.checkpoints.values import (
 )
 from torchenv.storage.tree import Tree
 from torchenv.system.garbage import no_garbage_collection
+from torchenv.system.values import frozen
 
 GLOBAL = ".metadata"
 RANK_LOCAL = re.compile(r"__(\d+)\.metadata")
@@ -73,7 +74,7 @@ def read_listing(data: bytes) -> tuple[Facts, Listing]:
             raise
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CheckedMetadata:
     """A `.metadata` of which every tensor is covered and every chunk has a place."""
 

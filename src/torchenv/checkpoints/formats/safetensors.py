@@ -6,7 +6,6 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from torchenv.checkpoints.formats.coverage import covers
@@ -16,6 +15,7 @@ from torchenv.checkpoints.formats.stand_ins import HEAD, find_stand_in
 from torchenv.checkpoints.readability import rules
 from torchenv.checkpoints.values import Checkpoint, CheckpointNote, State, escape_name, gaps, some
 from torchenv.storage.tree import Tree
+from torchenv.system.values import frozen
 
 SUFFIX = ".safetensors"
 INDEX = ".safetensors.index.json"
@@ -36,7 +36,7 @@ DTYPES = {
 _NUMBERED = re.compile(r"(?:shard-(\d+)-)?(.*?)-?(\d+)-of-(\d+)\.safetensors")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class File:
     """What the header of one safetensors file says."""
 

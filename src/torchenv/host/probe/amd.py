@@ -6,13 +6,14 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from torchenv.host.model import Amd, AmdDevice, Nvidia, Problem, Status
 from torchenv.host.probe import pci, visible
 from torchenv.host.probe.sources import Look, SeenEvidence
 from torchenv.system.process import Command
+from torchenv.system.values import frozen
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"
 MODULE_FILE = "/sys/module/amdgpu/version"
@@ -27,7 +28,7 @@ PERMISSION = "kfd-permission"
 _MASKS = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Agent:
     """A GPU as one of the sources names it."""
 

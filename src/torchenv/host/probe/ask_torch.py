@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from torchenv.environment.inspect import describe
@@ -20,12 +20,13 @@ from torchenv.host.model import (
 from torchenv.host.probe.sources import GUEST
 from torchenv.host.probe.torch_messages import TorchComplaint, complaint
 from torchenv.system.process import Command, Completed, Runner
+from torchenv.system.values import frozen
 
 # Seconds; importing torch from a cold disk takes long, and starting CUDA some more.
 LIMIT = 60.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class TorchDevice:
     """A device as torch names it: a capability where it was built for CUDA, a gfx name for ROCm."""
 
@@ -84,7 +85,7 @@ def question(python: str) -> Command:
     return Command(argv, env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TorchSays:
     """The devices that torch sees, and what keeps it from using one."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from torchenv.host.model import Amd, Intel, IntelDevice, Nvidia, Problem, Status
 from torchenv.host.probe import pci, visible
 from torchenv.host.probe.sources import Look, SeenEvidence, json_object
 from torchenv.system.process import Command
+from torchenv.system.values import frozen
 
 XPU_SMI = "xpu-smi discovery -j"
 DXG = "/dev/dxg"
@@ -17,7 +18,7 @@ DXG = "/dev/dxg"
 LEVEL_ZERO = ("/usr/lib/x86_64-linux-gnu/libze_intel_gpu.so.1", "/usr/lib64/libze_intel_gpu.so.1")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Discovered:
     """A GPU as `xpu-smi` names it; `device` is four hexadecimal digits."""
 

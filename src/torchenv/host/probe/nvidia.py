@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from torchenv.host.model import Capability, Evidence, Nvidia, NvidiaDevice, Prob
 from torchenv.host.probe import nvidia_smi, pci, visible
 from torchenv.host.probe.sources import Look, SeenEvidence, child, json_object
 from torchenv.system.process import Command
+from torchenv.system.values import frozen
 
 N = TypeVar("N", int, None)
 
@@ -122,7 +123,7 @@ def parse_driver_file(text: str) -> WrittenVersion | None:
     return WrittenVersion.read(found[1]) if found else None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class _Known:
     """A device with the names that a mask may call it by."""
 
@@ -300,7 +301,7 @@ def _file(number: int, text: str) -> _Known:
     return _Known(device=NvidiaDevice(index=number, name=name), uuid=uuid[1] if uuid else None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Board:
     """What the device tree and the release file of a Jetson say; an ordinary machine has neither."""
 

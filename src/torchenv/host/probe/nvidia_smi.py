@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
 from torchenv.host.model import WrittenVersion
+from torchenv.system.values import frozen
 
 QUERY = (
     "index",
@@ -23,7 +23,7 @@ QUERY = (
 OLD_QUERY = QUERY[:5]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Complaint:
     """Something that keeps the driver from answering, with what to do about it."""
 
@@ -31,7 +31,7 @@ class Complaint:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Screen:
     """What the plain screen says; names may be cut short there, and the CUDA version be unknown."""
 
@@ -41,7 +41,7 @@ class Screen:
     mig: tuple[bool, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class ListedGpu:
     """A GPU of the XML; `virtual` is a slice that a hypervisor gives to this machine."""
 
@@ -52,7 +52,7 @@ class ListedGpu:
     virtual: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Log:
     """What the XML says; it knows no compute capability."""
 

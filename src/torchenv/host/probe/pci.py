@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from torchenv.host.model import Evidence
 from torchenv.host.probe.sources import Look, SeenEvidence, child
 from torchenv.system.documents import Table
 from torchenv.system.process import Command
+from torchenv.system.values import frozen
 
 NVIDIA, AMD, INTEL = "10de", "1002", "8086"
 
@@ -32,7 +32,7 @@ _STAND_INS = {
 _IDS = Path(__file__).parents[2] / "catalogue" / "data" / "pci-ids.toml"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Display:
     """A GPU on the bus; vendor and device are four hexadecimal digits, `driver` is the one bound to it."""
 
@@ -52,7 +52,7 @@ class Display:
         return f"{self.vendor}:{self.device}{bound}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IntelFamily:
     """A family of Intel GPUs; `xpu` is None where PyTorch's page does not name it."""
 
@@ -138,7 +138,7 @@ def list_amd_integrated_gfx() -> frozenset[str]:
     return frozenset(table.get("gfx", str) for table in _ids().tables("amd"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TegraChip:
     """The system on a chip of a Jetson board, by the name that the device tree gives it."""
 

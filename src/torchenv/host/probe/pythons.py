@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.version import Version
@@ -13,6 +12,7 @@ from packaging.version import Version
 from torchenv.host.model import Interpreter, Problem
 from torchenv.host.probe.sources import GUEST, Look, SeenEvidence, Sources
 from torchenv.system.process import Command
+from torchenv.system.values import frozen
 
 SOURCE = "python "
 LAUNCHER = "py -0p"
@@ -23,7 +23,7 @@ _OLDEST_MINOR = 8
 _NAME = re.compile(r"python(?:3(?:\.(\d+)t?)?)?(?:\.exe)?")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Answer:
     """An interpreter with the directory that it is installed in."""
 

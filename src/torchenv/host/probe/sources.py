@@ -8,12 +8,13 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from torchenv.host.model import Evidence
 from torchenv.system.process import Command, Completed, End, Runner, together
+from torchenv.system.values import frozen
 
 # Seconds that a program may take. They run side by side, so this is also about what all take.
 LIMIT = 10.0
@@ -31,7 +32,7 @@ def this_python() -> Mapping[str, str]:
     return said
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Sources:
     """What the probe may look at: this machine, a folder that stands for one, or a test's.
 

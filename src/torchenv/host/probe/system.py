@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from packaging.version import Version
 
 from torchenv.host.model import Apple, Evidence, Libc, Problem, Status, WrittenVersion
 from torchenv.host.probe.sources import Look, SeenEvidence, json_object, json_strings
 from torchenv.system.process import Command
+from torchenv.system.values import frozen
 
 PYTHON = "this Python"
 KERNEL_FILE = "/proc/version"
@@ -23,7 +23,7 @@ PROFILER = "system_profiler SPDisplaysDataType -json"
 _SYSCTLS = ("hw.optional.arm64", "sysctl.proc_translated", "machdep.cpu.brand_string")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class System:
     """The part of a host that is not hardware to compute on, and what Apple's chip is."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from torchenv.host.model import Capability
+from torchenv.system.values import frozen
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class TorchComplaint:
     """Why torch cannot compute on a GPU; `cuda` is the newest CUDA that the driver knows."""
 

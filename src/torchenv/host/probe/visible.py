@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from torchenv.host.model import Problem
+from torchenv.system.values import frozen
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Named:
     """A device by everything a mask may call it; `parts` are the UUIDs of its MIG slices."""
 
@@ -18,7 +18,7 @@ class Named:
     parts: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Masked:
     """Which devices are left, in the order of the devices, and what to tell about it."""
 
