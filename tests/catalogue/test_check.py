@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from torchenv.actions.catalogue import check
-from torchenv.catalogue import parse
+from torchenv.catalogue.document import parse
 from torchenv.errors import ToolFailed
 from torchenv.index.http import Missing
 from torchenv.index.pages import Fetch

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from torchenv.catalogue import Backend, Cuda, Release, Rocm, resources
+from torchenv.catalogue import resources
+from torchenv.catalogue.builds import Backend, Cuda, Rocm
+from torchenv.catalogue.releases import Release
 from torchenv.host.model import Capability, Host
 
 CATALOGUE = resources.catalogue()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from torchenv.catalogue import Cuda, resources
+from torchenv.catalogue import resources
+from torchenv.catalogue.builds import Cuda
 from torchenv.errors import InputError
 from torchenv.host.model import Capability
 from torchenv.profile.packaged import list_profile_names, read_packaged_profile

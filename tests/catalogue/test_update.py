@@ -11,7 +11,7 @@ from tests.catalogue.test_check import CATALOGUE, DOCUMENT, ROOT, SERVED, fetchi
 
 from torchenv.actions.catalogue import check
 from torchenv.actions.update_catalogue import corrections, learn, write
-from torchenv.catalogue import parse
+from torchenv.catalogue.document import parse
 from torchenv.catalogue.resources import lay_over
 from torchenv.index.http import Missing
 from torchenv.system.addresses import TorchIndex

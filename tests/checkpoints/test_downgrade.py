@@ -9,11 +9,12 @@ import pytest
 from tests.checkpoints.support import CASES, SAMPLES, MemoryTree, call4, files_of, metadata
 
 from torchenv.checkpoints import inspect
-from torchenv.checkpoints.downgrade import downgrade, reader_after
+from torchenv.checkpoints.downgrade import downgrade
 from torchenv.checkpoints.formats import dcp
 from torchenv.checkpoints.formats.inert import InertObject, Map
 from torchenv.checkpoints.formats.pickles import walk
 from torchenv.checkpoints.formats.records import PROPERTIES
+from torchenv.checkpoints.readability import reader_after
 from torchenv.errors import NothingSuits
 from torchenv.storage.tree import LocalTree
 
@@ -90,7 +91,7 @@ def test_the_case_of_a_checkpoint_that_2_14_cannot_read() -> None:
         False,
         True,
     ]
-    after = reader_after(new)
+    after = reader_after(new.reader)
     assert [after.reads(torch) for torch in ("2.4.1", "2.14.1", "2.15.0")] == [True] * 3
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from tests.support.installed import Site
 
-from torchenv.catalogue import Catalogue, resources
+from torchenv.catalogue import resources
+from torchenv.catalogue.releases import Catalogue
 
 
 @pytest.fixture

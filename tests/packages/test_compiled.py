@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.installed import Site
 
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue.releases import Catalogue
 from torchenv.environment.inspect import distributions
 from torchenv.packages import (
     Bound,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue.releases import Catalogue
 from torchenv.errors import InputError
 from torchenv.packages import CarriedPackages, CarriedRequirement, PackageNote, of_file, of_profile
 from torchenv.profile.model import Packages

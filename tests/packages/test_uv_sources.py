@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue.releases import Catalogue
 from torchenv.errors import InputError, NothingSuits
 from torchenv.packages import CarriedPackages, list_lines, of_file, of_profile, refuse_conflicts
 from torchenv.profile.model import Packages

@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from torchenv.actions.checkpoints import judge_for
 from torchenv.actions.ports import Ports
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue.releases import Catalogue
 from torchenv.environment.base_python import BasePython
 from torchenv.environment.findings import find_wrong
 from torchenv.environment.fingerprint import Fingerprint, differences, fingerprint

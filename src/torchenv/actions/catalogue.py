@@ -12,7 +12,8 @@ from torchenv.system.addresses import TorchIndex
 from torchenv.system.values import frozen
 
 if TYPE_CHECKING:
-    from torchenv.catalogue import Backend, Catalogue, Companion, Release
+    from torchenv.catalogue.builds import Backend
+    from torchenv.catalogue.releases import Catalogue, Companion, Release
 
 
 @frozen(kw_only=True)

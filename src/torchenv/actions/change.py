@@ -25,7 +25,7 @@ from torchenv.actions.diff import PackageChange
 from torchenv.actions.inside import InsideReport, look
 from torchenv.actions.ports import Ports
 from torchenv.actions.run import directory_of
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue.releases import Catalogue
 from torchenv.environment.base_python import BasePython
 from torchenv.environment.fingerprint import fingerprint
 from torchenv.environment.identity import new_identity

@@ -27,7 +27,7 @@ from torchenv.actions.inside import InsideReport, activation, look, mismatches
 from torchenv.actions.ports import Ports
 from torchenv.actions.room import check_room
 from torchenv.actions.run import directory_of
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue.releases import Catalogue
 from torchenv.environment.base_python import BasePython
 from torchenv.environment.identity import new_identity
 from torchenv.environment.inspect import Installation, canonical, describe, distributions

@@ -12,7 +12,7 @@ from torchenv.actions.causes.gather import drop_repeats, find_causes
 from torchenv.actions.causes.machine import MachineFacts
 from torchenv.actions.causes.texts import explain_end, find_known_texts
 from torchenv.actions.inside import SCRIPT
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue.releases import Catalogue
 from torchenv.environment.findings import EnvironmentFinding
 from torchenv.environment.inspect import Installation, describe, distributions
 from torchenv.host.model import Host

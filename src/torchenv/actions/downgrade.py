@@ -14,9 +14,9 @@ from torchenv.checkpoints.downgrade import Downgraded
 from torchenv.checkpoints.formats.dcp import GLOBAL, RANK_LOCAL
 from torchenv.checkpoints.formats.inert import Damaged
 from torchenv.checkpoints.lifeboats import make_printable
-from torchenv.checkpoints.readability import rules
+from torchenv.checkpoints.readability import reader_after, rules
 from torchenv.checkpoints.scan import scan
-from torchenv.checkpoints.scan.runs import needs_plain_path, reader_after, runs_of
+from torchenv.checkpoints.scan.runs import needs_plain_path, runs_of
 from torchenv.checkpoints.steps import is_save
 from torchenv.checkpoints.values import Checkpoint, CheckpointNote, Reader
 from torchenv.errors import InputError, NothingSuits, ToolFailed
@@ -249,7 +249,7 @@ def _refuse(part: Checkpoint, target: DowngradeTarget, *, is_unread: bool) -> No
             f"{make_printable(part.path)} is not a distributed checkpoint;"
             f" only those can be downgraded: {reasons}"
         )
-    after = reader_after(reader, target.plain_path)
+    after = reader_after(reader, portable_path=target.plain_path)
     if not target.is_read(after):
         reasons = "; ".join(note.message for note in after.because if not target.is_read(_alone(note)))
         said = f"torch {target.torch} cannot read a copy of {make_printable(part.path)} either"

@@ -10,7 +10,7 @@ from typing import Any
 from packaging.version import Version
 
 from torchenv.actions.causes.texts import explain_end, find_known_texts
-from torchenv.catalogue import Cuda, Rocm
+from torchenv.catalogue.builds import Cuda, Rocm
 from torchenv.errors import ToolFailed
 from torchenv.host.model import AmdDevice, Capability, Host, NvidiaDevice
 from torchenv.host.probe.amd import OVERRIDE

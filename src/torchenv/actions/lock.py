@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torchenv.actions.carry import lock_with
 from torchenv.actions.fetchable import expiring
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue.releases import Catalogue
 from torchenv.errors import IndexFailed, InputError, NothingSuits, ToolFailed, TorchenvError
 from torchenv.installers import Installer, LockRequest, name_of
 from torchenv.lockfile.lock import Lock, write_local

@@ -23,7 +23,7 @@ from torchenv.actions.commands import command_in, could_not_start, failure, tran
 from torchenv.actions.expected import Expected, read_expected_devices
 from torchenv.actions.ports import Ports
 from torchenv.actions.run import ProgramEntry, entry
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue.releases import Catalogue
 from torchenv.environment.inspect import Distribution, Installation, canonical, describe, distributions
 from torchenv.environment.verify import verify_binaries
 from torchenv.errors import ToolFailed, WorkspaceError

@@ -14,7 +14,7 @@ from torchenv.actions.causes.surroundings import find_surroundings
 from torchenv.actions.fetchable import expiring
 from torchenv.actions.run import directory_of
 from torchenv.actions.switch import drift, unusable
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue.releases import Catalogue
 from torchenv.checkpoints.lifeboats import StrandedRun, list_stranded
 from torchenv.environment.findings import EnvironmentFinding, find_wrong
 from torchenv.environment.inspect import canonical, describe, distributions

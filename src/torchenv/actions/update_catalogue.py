@@ -13,7 +13,8 @@ from typing import Any
 
 from torchenv.actions.catalogue import CatalogueDifference, by_number, check
 from torchenv.actions.new_patches import describe_new_patches
-from torchenv.catalogue import SCHEMA, Catalogue, Release, parse
+from torchenv.catalogue.document import SCHEMA, parse
+from torchenv.catalogue.releases import Catalogue, Release
 from torchenv.catalogue.resources import lay_over
 from torchenv.errors import InputError
 from torchenv.index.pages import Fetch

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from torchenv.catalogue import Rocm
+from torchenv.catalogue.builds import Rocm
 from torchenv.errors import InputError
 from torchenv.system.values import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from torchenv.catalogue import Catalogue, Release
+    from torchenv.catalogue.releases import Catalogue, Release
     from torchenv.system.documents import Table
 
 

@@ -11,16 +11,16 @@ from torchenv.system.addresses import host_of, refuse_login
 from torchenv.system.documents import Table
 
 if TYPE_CHECKING:
-    from torchenv.catalogue import Catalogue
+    from torchenv.catalogue.releases import Catalogue
 
 # importlib.resources would cost 35 ms of every start.
-_PACKAGE = Path(__file__).parent
-CATALOGUE = _PACKAGE / "data" / "catalogue.toml"
+DATA = Path(__file__).parent / "data"
+CATALOGUE = DATA / "catalogue.toml"
 # What else is known of releases; a user's catalogue lays a table of this name over each.
 SECTIONS = {
-    "audit": _PACKAGE / "data" / "breakages.toml",
-    "checkpoints": _PACKAGE / "data" / "checkpoint-rules.toml",
-    "checkpoint-names": _PACKAGE / "data" / "checkpoint-names.toml",
+    "audit": DATA / "breakages.toml",
+    "checkpoints": DATA / "checkpoint-rules.toml",
+    "checkpoint-names": DATA / "checkpoint-names.toml",
 }
 
 # The key by which an entry of a list of tables is known again in the user's file.
@@ -46,7 +46,7 @@ def catalogue(own: Path | None = None, *, is_named: bool = True) -> Catalogue:
     Raises `InputError` where the file cannot be read, is not a catalogue, or moves an index unasked.
     """
     # 28 ms, which a command that only needs its digest does not pay.
-    from torchenv.catalogue import SCHEMA, parse
+    from torchenv.catalogue.document import SCHEMA, parse
 
     packaged = Table.from_toml(CATALOGUE.read_text(encoding="utf-8"), CATALOGUE.name)
     if own is None:
@@ -94,7 +94,7 @@ def section(name: str, own: Path | None = None) -> Table:
 
 def read_packaged(name: str) -> Table:
     """Return a document that comes with torchenv, by the name of its file."""
-    return Table.from_toml((_PACKAGE / "data" / name).read_text(encoding="utf-8"), name)
+    return Table.from_toml((DATA / name).read_text(encoding="utf-8"), name)
 
 
 def _read(path: Path) -> str:

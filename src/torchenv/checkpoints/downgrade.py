@@ -14,8 +14,8 @@ from dataclasses import field
 
 from torchenv.checkpoints.formats.dcp import Facts, features, read_facts
 from torchenv.checkpoints.formats.inert import Damaged, Global
-from torchenv.checkpoints.readability import rules
-from torchenv.checkpoints.values import Checkpoint, Reader, some
+from torchenv.checkpoints.readability import list_mended, rules
+from torchenv.checkpoints.values import some
 from torchenv.errors import NothingSuits
 from torchenv.system.values import frozen
 
@@ -35,17 +35,6 @@ class Downgraded:
     paths: int
 
 
-def reader_after(checkpoint: Checkpoint, *, portable_path: bool = False) -> Reader:
-    """Describe who would read a copy of this checkpoint whose metadata were downgraded.
-
-    `portable_path` is for the path that Python 3.13 writes. Ask this before any file is copied:
-    what else is in the checkpoint may need a newer torch all the same.
-    """
-    gone = {"dcp-strides", "python-path"} if portable_path else {"dcp-strides"}
-    codes = [note.code for note in checkpoint.reader.because if note.code not in gone]
-    return rules().reader(codes, ranks_min=checkpoint.reader.ranks_min)
-
-
 def downgrade(data: bytes, target: str, *, portable_path: bool = False) -> Downgraded:
     """Rewrite a `.metadata` for torch `target`; verify that only the strides are different.
 
@@ -53,7 +42,7 @@ def downgrade(data: bytes, target: str, *, portable_path: bool = False) -> Downg
     would still not be read by `target`. A file that needs no change comes back as it is.
     """
     facts = read_facts(data)
-    gone = {"dcp-strides", "python-path"} if portable_path else {"dcp-strides"}
+    gone = list_mended(portable_path=portable_path)
     codes, foreign = features(facts)
     if foreign:
         raise _refuse(f"it would import names that no release writes: {some(foreign)}")

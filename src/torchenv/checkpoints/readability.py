@@ -278,3 +278,19 @@ def _newest(*versions: str | None) -> str | None:
 def _globals(lines: Iterable[str]) -> frozenset[Global]:
     # torch Size device
     return frozenset(Global(module, name) for module, *names in map(str.split, lines) for name in names)
+
+
+def reader_after(reader: Reader, *, portable_path: bool = False) -> Reader:
+    """Describe who would read a copy of what has this reader, once its metadata are downgraded.
+
+    `portable_path` is for the path that Python 3.13 writes. Ask this before any file is copied:
+    what else is in the checkpoint may need a newer torch all the same.
+    """
+    mended = list_mended(portable_path=portable_path)
+    codes = [note.code for note in reader.because if note.code not in mended]
+    return rules().reader(codes, ranks_min=reader.ranks_min)
+
+
+def list_mended(*, portable_path: bool) -> frozenset[str]:
+    """Return the codes of what a downgrade takes out of the metadata of a checkpoint."""
+    return frozenset({"dcp-strides", "python-path"} if portable_path else {"dcp-strides"})

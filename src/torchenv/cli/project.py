@@ -25,7 +25,7 @@ from torchenv.lockfile.lockset import (
 from torchenv.system.documents import Table
 
 if TYPE_CHECKING:
-    from torchenv.catalogue import Catalogue
+    from torchenv.catalogue.releases import Catalogue
     from torchenv.lockfile.lock import Lock
     from torchenv.packages import CarriedPackages
     from torchenv.profile.model import Packages, Profile, Target

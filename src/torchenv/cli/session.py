@@ -16,7 +16,7 @@ from torchenv.errors import InputError, WorkspaceError
 if TYPE_CHECKING:
     from torchenv.actions.ports import Ports
     from torchenv.actions.switch import Outside
-    from torchenv.catalogue import Catalogue
+    from torchenv.catalogue.releases import Catalogue
     from torchenv.index.http import Network
     from torchenv.index.logins import Logins
     from torchenv.index.mirrors import Mirrors

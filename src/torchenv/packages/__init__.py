@@ -14,7 +14,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue.releases import Catalogue
 from torchenv.errors import InputError
 from torchenv.packages.compiled import Bound, find_bound_to_torch, following
 from torchenv.packages.documents import of_lock, of_project

@@ -11,7 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue.releases import Catalogue
 from torchenv.errors import InputError
 from torchenv.packages.installed import TOOLS, version_asks
 from torchenv.packages.requirements_file import ReadText, read_requirements_file

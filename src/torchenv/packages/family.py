@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue.releases import Catalogue
 from torchenv.environment.inspect import canonical
 from torchenv.errors import InputError, NothingSuits
 from torchenv.packages.values import (

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue.releases import Catalogue
 from torchenv.environment.inspect import Distribution, canonical
 from torchenv.packages.values import CarriedPackages, CarriedRequirement, PackageNote, Wanted
 from torchenv.system.values import frozen

@@ -13,7 +13,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue.releases import Catalogue
 from torchenv.errors import InputError
 from torchenv.packages.documents import read_conda_range, read_pixi_requirements
 from torchenv.packages.requirements_file import ReadText, read_requirements_file

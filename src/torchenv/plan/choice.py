@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torchenv.catalogue import Catalogue, Release
+from torchenv.catalogue.releases import Catalogue, Release
 from torchenv.errors import InputError
 from torchenv.host.model import Amd, AmdDevice, Host, Intel, Nvidia, Status
 from torchenv.plan.advice import advise

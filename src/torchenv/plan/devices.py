@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from torchenv.catalogue import Catalogue, Rocm, Xpu
+from torchenv.catalogue.builds import Rocm, Xpu
+from torchenv.catalogue.releases import Catalogue
 from torchenv.errors import InputError
 from torchenv.host.model import AmdDevice, Host, IntelDevice, NvidiaDevice, Status
 from torchenv.plan.refusals import MAKERS, name_flags

@@ -9,7 +9,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue.releases import Catalogue
 from torchenv.host.model import Host
 from torchenv.plan.choice import resolve
 from torchenv.plan.values import Plan, Question, Wish

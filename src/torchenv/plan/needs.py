@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from packaging.version import Version
 
-from torchenv.catalogue import Backend, Catalogue, Cpu, Cuda, Release, Rocm, Xpu
+from torchenv.catalogue.builds import Backend, Cpu, Cuda, Rocm, Xpu
+from torchenv.catalogue.releases import Catalogue, Release
 from torchenv.host.model import AmdDevice, Capability, Host, IntelDevice, NvidiaDevice, Status
 from torchenv.plan import refusals
 from torchenv.plan.devices import Considered, Device

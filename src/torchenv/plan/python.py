@@ -6,7 +6,8 @@ import re
 
 from packaging.version import Version
 
-from torchenv.catalogue import Backend, Release
+from torchenv.catalogue.builds import Backend
+from torchenv.catalogue.releases import Release
 from torchenv.host.model import Host, Interpreter, architecture
 from torchenv.plan import refusals
 from torchenv.plan.values import IndexFacts, PassedPython, PlannedPython, Question, Refusal, Wish

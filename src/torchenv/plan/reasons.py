@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from packaging.version import Version
 
-from torchenv.catalogue import Release, Rocm
+from torchenv.catalogue.builds import Rocm
+from torchenv.catalogue.releases import Release
 from torchenv.host.model import AmdDevice
 from torchenv.plan.devices import Device
 from torchenv.plan.refusals import MAKERS, name_flags

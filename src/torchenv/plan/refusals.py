@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from packaging.version import Version
 
-from torchenv.catalogue import Release
+from torchenv.catalogue.releases import Release
 from torchenv.host.model import AmdDevice, Capability, Host, IntelDevice, NvidiaDevice
 from torchenv.plan.values import Refusal
 

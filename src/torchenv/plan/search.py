@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from torchenv.catalogue import Backend, Cuda, Release
+from torchenv.catalogue.builds import Backend, Cuda
+from torchenv.catalogue.releases import Release
 from torchenv.plan import refusals
 from torchenv.plan.devices import Considered, Device, consider
 from torchenv.plan.needs import (

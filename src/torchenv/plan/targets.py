@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue.releases import Catalogue
 from torchenv.errors import InputError
 from torchenv.host.model import Amd, AmdDevice, Capability, Host, Status
 from torchenv.lockfile.lockset import LockedTarget

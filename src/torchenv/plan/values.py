@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from packaging.version import Version
 
-from torchenv.catalogue import Backend, Catalogue, Release
+from torchenv.catalogue.builds import Backend
+from torchenv.catalogue.releases import Catalogue, Release
 from torchenv.host.model import Capability, Host, SeenEnvironment
 from torchenv.system.addresses import TorchIndex
 from torchenv.system.documents import plain

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from torchenv.catalogue import Backend, Catalogue, Cpu, Cuda, Release, Rocm, Xpu
+from torchenv.catalogue.builds import Backend, Cpu, Cuda, Rocm, Xpu
+from torchenv.catalogue.releases import Catalogue, Release
 
 
 def describe_catalogue(releases: Sequence[Release]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.machine import SAMPLES, Says, Tools, probed, sample
 
-from torchenv.catalogue import parse
+from torchenv.catalogue.document import parse
 from torchenv.host import probe
 from torchenv.host.model import Amd, Intel, Nvidia, Status, WrittenVersion
 from torchenv.host.probe import amd, intel, nvidia, nvidia_smi, pci, system, torch_messages

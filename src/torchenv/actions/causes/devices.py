@@ -8,7 +8,8 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
-from torchenv.catalogue import Backend, Catalogue, Cuda, Release, Rocm
+from torchenv.catalogue.builds import Backend, Cuda, Rocm
+from torchenv.catalogue.releases import Catalogue, Release
 from torchenv.environment.findings import EnvironmentFinding
 from torchenv.environment.inspect import Installation
 from torchenv.host.model import AmdDevice, Host, NvidiaDevice, Status

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from torchenv.actions.causes.devices import find_device_causes
 from torchenv.actions.causes.machine import MachineFacts, find_machine_causes, read_machine
 from torchenv.actions.causes.packages import find_package_causes
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue.releases import Catalogue
 from torchenv.environment.findings import EnvironmentFinding, find_wrong
 from torchenv.environment.inspect import Distribution, Installation
 from torchenv.host.model import Host

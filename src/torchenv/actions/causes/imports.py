@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from torchenv.actions.causes.packages import find_companions
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue.releases import Catalogue
 from torchenv.environment.inspect import Installation, distributions
 
 # ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory

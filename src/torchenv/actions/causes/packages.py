@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from torchenv.actions.causes.devices import find_release
-from torchenv.catalogue import Catalogue
+from torchenv.catalogue.releases import Catalogue
 from torchenv.environment.findings import EnvironmentFinding
 from torchenv.environment.inspect import Distribution, Installation, Layout, canonical
 from torchenv.packages.installed import UnmetRequirement, list_unmet

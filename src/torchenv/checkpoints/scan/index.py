@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 from torchenv import __version__
+from torchenv.catalogue.resources import DATA
 from torchenv.checkpoints.readability import FILE
 from torchenv.checkpoints.values import Checkpoint, CheckpointNote, Format, Range, Reader, State
 from torchenv.storage import Folder
@@ -150,8 +150,7 @@ class ScanIndex:
 @cache
 def maker() -> str:
     """Name what made an index: with other rules, the verdicts would be others."""
-    data = files("torchenv.catalogue") / "data"
-    rules = b"".join((data / name).read_bytes() for name in (FILE, LAYOUTS))
+    rules = b"".join((DATA / name).read_bytes() for name in (FILE, LAYOUTS))
     return f"torchenv {__version__}, rules {hashlib.sha256(rules).hexdigest()[:16]}"
 
 

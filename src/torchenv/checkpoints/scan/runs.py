@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from torchenv.checkpoints.layouts import layouts
+from torchenv.checkpoints.readability import reader_after
 from torchenv.checkpoints.scan.index import Found, ScanIndex, ScannedFolder
 from torchenv.checkpoints.scan.unfinished import mark_unfinished
 from torchenv.checkpoints.steps import is_copy, original_of, parse_step_words, standing
-from torchenv.checkpoints.values import Checkpoint, Reader
+from torchenv.checkpoints.values import Reader
 from torchenv.storage import is_remote
 from torchenv.workspace.records import Environment, Run
 
@@ -94,14 +95,6 @@ class Saves:
         ]
 
 
-def reader_after(reader: Reader, plain_path: bool) -> Reader:  # noqa: FBT001
-    """Describe who would read a downgraded copy of what has this reader."""
-    from torchenv.checkpoints import downgrade
-
-    copied = Checkpoint(path="", format="dcp", state="complete", reader=reader)
-    return downgrade.reader_after(copied, portable_path=plain_path)
-
-
 class Judge:
     """Says which environments read what; what thousands of checkpoints share is decided once."""
 
@@ -138,14 +131,10 @@ class Judge:
 
     def _judge_packages(self, reader: Reader, environment: Environment, known: Verdict) -> Verdict:
         """Judge by the other packages of an environment what is `known` by its torch."""
-        from packaging.specifiers import SpecifierSet
-
         for names, needed in reader.packages:
             # One of several packages is enough: zstandard or pyzstd.
             versions = [self._find_package(environment, name) for name in names.split(" or ")]
-            if any(
-                version and SpecifierSet(needed).contains(version, prereleases=True) for version in versions
-            ):
+            if any(version and _is_within(version, needed) for version in versions):
                 continue
             if None not in versions:
                 return "unreadable"
@@ -181,9 +170,18 @@ class Judge:
             return False
         key = (found.reader, environment.number)
         if key not in self._copies:
-            after = reader_after(self.reader(found), needs_plain_path(environment.python.version))
+            after = reader_after(
+                self.reader(found), portable_path=needs_plain_path(environment.python.version)
+            )
             self._copies[key] = verdict(after, environment, self._system) in READS
         return self._copies[key]
+
+
+def _is_within(version: str, needed: str) -> bool:
+    # 3 ms, which a rollback only pays where a save needs another package.
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(needed).contains(version, prereleases=True)
 
 
 def verdict(reader: Reader, environment: Environment, system: str) -> Verdict:
