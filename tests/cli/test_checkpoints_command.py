@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -281,6 +283,26 @@ def test_keep_verify_and_release(terminal: Terminal) -> None:
     assert (released.code, released.json["kept"]) == (0, [])
     assert [item["path"] for item in released.json["released"]] == ["runs/a/step-100"]
     assert terminal.type("checkpoints", "verify").code == 0
+
+
+def test_what_is_printed_of_a_checkpoint_names_it_from_any_folder_of_the_project(terminal: Terminal) -> None:
+    below = terminal.cwd / "src"
+    below.mkdir()
+    inside = replace(terminal, cwd=below)
+    advised = next(
+        line for line in inside.type("checkpoints", "scan", "--all").out.splitlines() if "`" in line
+    )
+    command = shlex.split(advised.partition("`")[2].rstrip("`"))
+    assert command == ["torchenv", "checkpoints", "downgrade", "runs/a/step-200", "--for", "2.14"]
+    assert inside.type(*command[1:]).code == 0
+    assert (terminal.cwd / "runs" / "a-for-2.14" / "step-200" / ".metadata").is_file()
+    assert inside.type("checkpoints", "keep", "runs/a/step-100").code == 0
+    shutil.rmtree(terminal.cwd / "runs" / "a" / "step-100")
+    assert inside.type("checkpoints", "keep", "--release", "runs/a/step-100").code == 0
+    # What is there under that name is what a person means.
+    save(below / "runs" / "a" / "step-200", "dcp-2.14.1")
+    shown = inside.type("checkpoints", "show", "runs/a/step-200", "--json").json["checkpoints"]
+    assert [checkpoint["environments"]["1"] for checkpoint in shown] == ["readable"]
 
 
 def test_a_downgrade_says_what_it_made_or_why_it_made_nothing(terminal: Terminal) -> None:

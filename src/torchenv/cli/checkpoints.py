@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from argparse import SUPPRESS, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -247,12 +248,35 @@ def checkpoints(flags: _Flags, session: Session) -> int:
         raise ToolFailed(f"{error.filename or 'checkpoints'}: {error.strerror or error}") from None
 
 
+def _locate(text: str, session: Session) -> str:
+    """Return the address of a checkpoint that a person names: from here, else as the record names it.
+
+    The record names what lies beside the workspace from there, and so do the commands that are advised.
+    """
+    from torchenv.actions.checkpoints import Paths, address_of
+    from torchenv.storage import is_remote
+
+    here = address_of(text, session.settings.cwd)
+    if is_remote(text) or os.path.lexists(here):
+        return here
+    there = os.path.normpath(Paths.of(session.store).address(text))
+    is_known = os.path.lexists(there) or any(kept.path == text for kept in session.store.read().kept)
+    return there if is_known else here
+
+
+def _list_places(named: Sequence[str], session: Session) -> tuple[str, ...]:
+    from torchenv.actions.checkpoints import roots_of
+
+    known = () if named else list_roots(session)
+    return roots_of([_locate(text, session) for text in named], known, session.settings.cwd)
+
+
 def _scan(flags: ScanFlags, session: Session) -> int:
-    from torchenv.actions.checkpoints import roots_of, scan_and_record
+    from torchenv.actions.checkpoints import scan_and_record
     from torchenv.render.checkpoints import describe_scan, encode_checkpoints
     from torchenv.storage import place
 
-    roots = roots_of(flags.paths, () if flags.paths else list_roots(session), session.settings.cwd)
+    roots = _list_places(flags.paths, session)
     with session.output.wait_for(f"scanning {', '.join(roots)}"):
         scanned, lines = scan_and_record(
             [place(root) for root in roots],
@@ -269,7 +293,7 @@ def _scan(flags: ScanFlags, session: Session) -> int:
 
 
 def _show(flags: InspectFlags, session: Session) -> int:
-    from torchenv.actions.checkpoints import address_of, examine, list_contents, read_recorded
+    from torchenv.actions.checkpoints import examine, list_contents, read_recorded
     from torchenv.render.checkpoints import MeasuredReleases, describe_show, encode_checkpoints
     from torchenv.storage import place
 
@@ -281,7 +305,7 @@ def _show(flags: InspectFlags, session: Session) -> int:
     if flags.tensors and not flags.paths:
         raise InputError("`--tensors` needs a checkpoint", hint="name one: `checkpoints show --tensors PATH`")
     if flags.paths:
-        places = [place(address_of(path, session.settings.cwd)) for path in flags.paths]
+        places = [place(_locate(path, session)) for path in flags.paths]
         scanned = examine(
             places, session.store, system=session.settings.checkpoint_system, say=session.output.say
         )
@@ -307,7 +331,7 @@ def _keep(flags: KeepFlags, session: Session) -> int:
     from torchenv.render.checkpoints import describe_kept
     from torchenv.workspace.keys import as_json
 
-    addresses = [address_of(path, session.settings.cwd) for path in flags.paths]
+    addresses = [_locate(path, session) for path in flags.paths]
     if flags.release:
         released = [release(address, session.store) for address in addresses]
         for one in released:
@@ -342,11 +366,10 @@ def _keep(flags: KeepFlags, session: Session) -> int:
 
 
 def _verify(flags: CheckFlags, session: Session) -> int:
-    from torchenv.actions.checkpoints import address_of
     from torchenv.actions.lifeboat import verify
     from torchenv.render.checkpoints import describe_verified, encode_verified
 
-    addresses = tuple(address_of(path, session.settings.cwd) for path in flags.paths)
+    addresses = tuple(_locate(path, session) for path in flags.paths)
     kept, changes = verify(addresses, session.store, session.output.progress("hashing"))
     if session.output.is_json:
         session.output.print_document(encode_verified(kept, changes))
@@ -364,7 +387,7 @@ def _downgrade(flags: DowngradeFlags, session: Session) -> int:
     from torchenv.storage import place
 
     target = DowngradeTarget.of(flags.target, session.store.read(), session.settings.checkpoint_system)
-    source = address_of(flags.source, session.settings.cwd)
+    source = _locate(flags.source, session)
     to = address_of(flags.to, session.settings.cwd) if flags.to else None
     if to == source:
         raise InputError("the copy cannot be where the original is", hint="name another place")
@@ -406,14 +429,13 @@ def _downgrade(flags: DowngradeFlags, session: Session) -> int:
 
 def _gate(flags: GateFlags, session: Session) -> int:
     """Look at every run and record nothing; 1 where one is held back."""
-    from torchenv.actions.checkpoints import roots_of
     from torchenv.actions.downgrade import DowngradeTarget
     from torchenv.actions.gate import check_gate
     from torchenv.render.checkpoints import describe_gate, encode_gate
 
     settings = session.settings
     target = DowngradeTarget.of(flags.target, session.store.read(), settings.checkpoint_system)
-    roots = roots_of(flags.paths, () if flags.paths else list_roots(session), settings.cwd)
+    roots = _list_places(flags.paths, session)
     oldest = session.profile.checkpoints.lifeboat_max_age
     gate = check_gate(roots, session.store, target, oldest=oldest, now=now())
     session.output.show(lambda: describe_gate(gate, target.torch), lambda: encode_gate(gate, target.torch))
@@ -428,7 +450,7 @@ def _convert(flags: ConvertFlags, session: Session) -> int:
 
     cwd, named = session.settings.cwd, flags.environment
     converted = convert(
-        address_of(flags.source, cwd),
+        _locate(flags.source, session),
         flags.form,
         session.store,
         target=address_of(flags.to_path, cwd) if flags.to_path else None,
@@ -449,7 +471,7 @@ def _repair(flags: RepairFlags, session: Session) -> int:
 
     cwd = session.settings.cwd
     repaired = repair(
-        address_of(flags.source, cwd),
+        _locate(flags.source, session),
         flags.optimizer,
         session.store,
         to=address_of(flags.to_path, cwd) if flags.to_path else None,
@@ -464,14 +486,13 @@ def _repair(flags: RepairFlags, session: Session) -> int:
 
 def _diff(flags: CompareFlags, session: Session) -> int:
     """Compare two checkpoints, whoever can read them; nothing is recorded."""
-    from torchenv.actions.checkpoints import address_of
     from torchenv.checkpoints.contents import compare, read_contents
     from torchenv.render.checkpoints import describe_contents_diff, encode_contents_diff
     from torchenv.storage import place
 
     found = []
     for text in flags:
-        there = place(address_of(text, session.settings.cwd))
+        there = place(_locate(text, session))
         if not there.exists():
             raise InputError(f"`{text}` does not exist")
         found.append(read_contents(there.tree(there.address)))
