@@ -1,4 +1,4 @@
-"""How cost grows: a fleet of 10,000 hosts, and a workspace of 500 environments and 1,000,000 saves.
+"""How cost grows: a fleet of 10,000 hosts, a workspace of 500 environments and 1,000,000 saves, a bucket.
 
     python scripts/scale.py [--quick] [--write]
 
@@ -20,18 +20,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 TOP = Path(__file__).parents[1]
 sys.path.insert(0, str(TOP))
 
 from tests.support.workspace import Workspace  # noqa: E402 - found from the top
 
+from torchenv.checkpoints.scan import scan  # noqa: E402 - as above
+from torchenv.storage.objects import ObjectPlace  # noqa: E402 - as above
 from torchenv.workspace.records import Run  # noqa: E402 - as above
 
 HOSTS = TOP / "tests" / "data" / "hosts"
 TORCHENV = str(Path(sys.executable).with_name("torchenv"))
+SAMPLE = TOP / "tests" / "data" / "checkpoints" / "cases" / "dcp-2.15.0"
 PAGE = TOP / "docs" / "scale.md"
 MIB = 1 << 20
+# How many objects a store lists in one answer, and the seconds that an answer takes.
+LISTED_AT_ONCE, ANSWER = 1000, 0.02
 
 
 @dataclass(frozen=True)
@@ -49,11 +55,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="measure how cost grows")
     parser.add_argument("--quick", action="store_true", help="a hundredth of the size")
     parser.add_argument("--write", action="store_true", help="write docs/scale.md")
+    parser.add_argument("--bucket", type=int, help="scan a bucket of this many objects, and nothing else")
     options = parser.parse_args()
+    if options.bucket:
+        print(json.dumps(scan_bucket(options.bucket)))
+        return 0
     part = 100 if options.quick else 1
     found = []
     with tempfile.TemporaryDirectory(prefix="torchenv-scale-") as place:
-        for cost in (*fleet(Path(place, "fleet"), part), *workspace(Path(place, "workspace"), part)):
+        costs = (
+            *fleet(Path(place, "fleet"), part),
+            *workspace(Path(place, "workspace"), part),
+            *buckets(Path(place), part),
+        )
+        for cost in costs:
             print(
                 f"{cost.what}, {cost.size}: {cost.seconds:.2f} s, {cost.peak / MIB:.0f} MiB {cost.said}",
                 flush=True,
@@ -104,6 +119,75 @@ def workspace(place: Path, part: int) -> Iterator[Cost]:
     root = ["--root", str(store.root)]
     for words in (["list", "--json"], ["status", "--json"], ["use", "1"], ["rollback"]):
         yield measure(f"`{' '.join(words)}`", size, [*words, *root], place)
+
+
+def buckets(place: Path, part: int) -> Iterator[Cost]:
+    """Yield what a first scan of a bucket costs, which answers at once, and what its answers would take."""
+    for count in (100_000 // part, 1_000_000 // part):
+        command = [sys.executable, __file__, "--bucket", str(count)]
+        begun = time.perf_counter()
+        done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True)
+        seconds = time.perf_counter() - begun
+        scanned = json.loads(done.stdout)
+        waited = (scanned["listings"] + scanned["reads"] / ObjectPlace.at_once) * ANSWER
+        said = f"{scanned['listings']:,} listings, {scanned['reads']:,} reads: {waited:,.0f} s of waiting"
+        peak = scanned["peak"]
+        yield Cost("`checkpoints scan` of a bucket", f"{count:,} objects", seconds, peak, said)
+
+
+def scan_bucket(count: int) -> dict[str, int]:
+    """Scan a made-up bucket, of saves with a `.metadata` and nine shards each; return what it took."""
+    bucket = Bucket(count, (SAMPLE / ".metadata").read_bytes())
+    index = scan([ObjectPlace(bucket, "bucket", "made-up://bucket")], None, lambda _: None)
+    assert sum(1 for _ in index) == count // Bucket.OF_A_SAVE
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"listings": bucket.listings, "reads": bucket.reads, "peak": peak}
+
+
+class Bucket:
+    """What fsspec is to a store, as far as a scan asks; it counts what would be asked of the store."""
+
+    OF_A_SAVE = 10
+
+    def __init__(self, count: int, metadata: bytes) -> None:
+        self.listings = self.reads = 0
+        self._count, self._metadata = count, metadata
+
+    def invalidate_cache(self) -> None:
+        """Forget nothing: nothing is kept."""
+
+    def find(self, path: str, *, detail: bool) -> dict[str, dict[str, Any]]:
+        """List all of it, with what s3fs tells of each object."""
+        assert detail
+        self.listings += -(-self._count // LISTED_AT_ONCE)
+        when = datetime(2026, 11, 1, tzinfo=UTC)
+        found = {}
+        for number in range(self._count):
+            save, of_it = divmod(number, self.OF_A_SAVE)
+            name = f"__{of_it - 1}_0.distcp" if of_it else ".metadata"
+            key = f"{path}/run-{save // 1000:05}/step-{save % 1000}/{name}"
+            size = 4096 if of_it else len(self._metadata)
+            found[key] = {
+                "Key": key,
+                "name": key,
+                "type": "file",
+                "Size": size,
+                "size": size,
+                "LastModified": when,
+                "ETag": f'"{number:032x}"',
+                "StorageClass": "STANDARD",
+            }
+        return found
+
+    def isfile(self, _path: str) -> bool:
+        """Say of every key that it is none: a scan asks this of the place as a whole."""
+        return False
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
+        """Return a part of the `.metadata`; nothing else is read of a save."""
+        assert path.endswith("/.metadata")
+        self.reads += 1
+        return self._metadata[start:end]
 
 
 def measure(what: str, size: str, words: Sequence[str], cwd: Path) -> Cost:
