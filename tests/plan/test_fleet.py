@@ -11,7 +11,9 @@ from tests.plan.hosts import CATALOGUE, linux, nvidia, recorded
 
 from torchenv.errors import InputError
 from torchenv.lockfile.lockset import LockedTarget
-from torchenv.plan import Outcome, Plan, Question
+from torchenv.plan import Outcome, Plan, Question, Wish
+from torchenv.plan import choice as choices
+from torchenv.plan import fleet as fleets
 from torchenv.plan.fleet import Fleet, fleet
 from torchenv.plan.targets import best, explain_unsupported, fits, plan_target, wish_of
 from torchenv.profile.model import Profile, Target, Torch
@@ -186,3 +188,28 @@ def test_a_large_fleet_of_many_kinds_is_answered_too() -> None:
     assert all(member.served_by for member in found.members)
     # Whatever driver and Python each has today, one CUDA build and the CPU's serve them.
     assert len(found.targets) == 2
+
+
+def test_machines_that_differ_in_when_they_were_looked_at_are_decided_alike_and_each_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Question] = []
+
+    def resolve(ask: Question) -> Plan:
+        asked.append(ask)
+        return choices.resolve(ask)
+
+    monkeypatch.setattr(fleets, "resolve", resolve)
+    one, other = recorded("rtx-4090-driver-580"), recorded("v100-driver-580")
+    hosts = {
+        f"node-{number:03}": replace(
+            other if number % 10 == 0 else one, captured_at=f"2026-11-30T00:00:{number}Z"
+        )
+        for number in range(60)
+    }
+    found = fleet(hosts, Wish(version="2.15"), CATALOGUE)
+    assert [member.name for member in found.members] == list(hosts)
+    kinds = [member.kind.backend for member in found.members if member.kind]
+    assert kinds == ["cu126" if number % 10 == 0 else "cu132" for number in range(60)]
+    # Two plans, and each of the two kinds that they lead to tried on both.
+    assert len(asked) == 2 + 2 * 2

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple, TypeVar
 
 from packaging.specifiers import SpecifierSet
@@ -234,11 +234,13 @@ def _longest(name: str, known: Mapping[str, Named]) -> Named | None:
     return known[max(matches, key=lambda match_: len(_words(match_)))] if matches else None
 
 
-def _words(name: str) -> list[str]:
+# A fleet has a handful of cards, and the catalogue a few hundred names.
+@lru_cache(maxsize=4096)
+def _words(name: str) -> tuple[str, ...]:
     # Tesla V100-SXM2-32GB, GRID A100D-80C, TITAN X (Pascal), AMD Radeon(TM) 8060S Graphics
     plain = re.sub(r"\((?:tm|r|c)\)", " ", name.casefold())
-    return re.findall(r"[a-z0-9]+", plain)
+    return tuple(re.findall(r"[a-z0-9]+", plain))
 
 
-def _within(part: list[str], whole: list[str]) -> bool:
+def _within(part: tuple[str, ...], whole: tuple[str, ...]) -> bool:
     return any(whole[at : at + len(part)] == part for at in range(len(whole) - len(part) + 1))

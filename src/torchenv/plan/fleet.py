@@ -126,7 +126,10 @@ class Fleet:
 
 def fleet(hosts: Mapping[str, Host], wish: Wish, catalogue: Catalogue) -> Fleet:
     """Decide for each machine, then find the fewest of the kinds needed that serve all of them together."""
-    asks = {name: Question(host=host, wish=wish, catalogue=catalogue) for name, host in hosts.items()}
+    # Of ten thousand machines most are alike but for when they were looked at; one of them stands for all.
+    standing: dict[Host, str] = {}
+    alike = {name: standing.setdefault(replace(host, captured_at=None), name) for name, host in hosts.items()}
+    asks = {name: Question(host=host, wish=wish, catalogue=catalogue) for host, name in standing.items()}
     plans = {name: resolve(ask) for name, ask in asks.items()}
     kinds = {name: _kind(plan, asks[name]) for name, plan in plans.items()}
     # The newest first, so that of two sets of one size the newer is found.
@@ -138,8 +141,8 @@ def fleet(hosts: Mapping[str, Host], wish: Wish, catalogue: Catalogue) -> Fleet:
     targets = _fewest(serves, frozenset(name for name, kind in kinds.items() if kind))
     return Fleet(
         tuple(
-            Member(name, plans[name], kinds[name], _choose(name, kinds[name], targets, serves))
-            for name in hosts
+            Member(name, plans[one], kinds[one], _choose(one, kinds[one], targets, serves))
+            for name, one in alike.items()
         ),
         targets,
     )
