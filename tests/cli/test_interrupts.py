@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from tests.support.index import Index, serving
@@ -137,6 +138,58 @@ def test_a_command_that_waits_for_an_index_is_stopped_within_moments(
     assert ended.code == 130 or (words[0], ended.code) == ("plan", 0), ended.err
     assert "Traceback" not in ended.err
     assert programs_with(str(terminal.workspace)) == []
+
+
+class Interrupting(subprocess.Popen[str]):
+    """Interrupts at one start of a program: it runs already, and nobody watches over it yet."""
+
+    started: ClassVar[list[Interrupting]]
+    interrupts: ClassVar[int]
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.started.append(self)
+        if len(self.started) == self.interrupts:
+            raise KeyboardInterrupt
+
+
+BUILDING = {
+    "create": ("create", "2.15", "--backend", "cpu", "--python", sys.executable, "--again"),
+    "sync": ("sync", "ci", "--offline"),
+    "restore": ("restore", "2"),
+    "add": ("add", "numpy"),
+    "drop": ("drop", "numpy"),
+}
+
+
+@pytest.mark.parametrize("command", BUILDING)
+def test_an_interrupt_between_a_programs_start_and_the_watch_over_it_leaves_nothing(
+    terminal: Terminal, index: SlowIndex, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    minor = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    (terminal.cwd / "torchenv.toml").write_text(TEAM.format(root=index.root, minor=minor), "utf-8")
+    assert terminal.start("lock").code == 0
+    assert terminal.create().code == 0
+    if command == "restore":
+        assert terminal.create("--again").code == 0
+        assert terminal.type("remove", "2").code == 0
+    if command == "drop":
+        assert terminal.type("add", "numpy").code == 0
+    before = terminal.built()
+    monkeypatch.setattr(subprocess, "Popen", Interrupting)
+    for interrupts in range(1, 30):
+        Interrupting.started, Interrupting.interrupts = [], interrupts
+        ended = terminal.type(*BUILDING[command])
+        running = programs_with(str(terminal.workspace))
+        for child in Interrupting.started:
+            child.wait(30)
+            for pipe in (child.stdin, child.stdout, child.stderr):
+                if pipe is not None:
+                    pipe.close()
+        if ended.code != 130:
+            break
+        assert (terminal.built(), running) == (before, []), ended.err
+    assert (ended.code, interrupts > 2) == (0, True), ended.err
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])

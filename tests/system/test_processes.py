@@ -131,6 +131,9 @@ def test_only_what_holds_the_lock_of_a_run_that_is_gone_is_ended(proc: Path, tmp
     holding(proc, child, lock, LOCKED.format(taker=999999))
     holding(proc, os.getpid(), lock, LOCKED.format(taker=os.getpid()))
     holding(proc, 999998, lock, "pos:\t0\n")
+    for pid in (child, os.getpid()):
+        # What was closed since it was listed cannot be read any more.
+        (proc / str(pid) / "fd" / "0").write_text("")
     assert sorted(pid for pid, _ in holders(lock, proc)) == sorted([child, os.getpid(), 999998])
     end_orphans(lock, proc)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -9

@@ -6,8 +6,10 @@ while a lock is held holds that lock too, and the next run ends it, or waits for
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import select
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -65,17 +67,53 @@ def _end_holders(lock: Path, is_ended: Callable[[int, int], bool], proc: Path) -
             said = (proc / str(pid) / "fdinfo" / handle).read_text()
             taker = re.search(r"^lock:.* FLOCK .* WRITE ([1-9]\d*) ", said, re.MULTILINE)
             if taker and is_ended(pid, int(taker[1])):
-                os.kill(pid, signal.SIGKILL)
+                _end(pid)
                 ended += 1
     return ended
+
+
+def _end(pid: int) -> None:
+    """Kill a process and wait until it is gone: what it was just asking of the disk is done until then."""
+    if not hasattr(os, "pidfd_open"):
+        os.kill(pid, signal.SIGKILL)
+        return
+    try:
+        process = os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno not in _NO_PIDFD:
+            raise
+        os.kill(pid, signal.SIGKILL)
+        return
+    try:
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+        waiting = select.poll()
+        waiting.register(process, select.POLLIN)
+        waiting.poll(_PATIENCE)
+    finally:
+        os.close(process)
+
+
+# Kernels before 5.3 have no such call, and some containers forbid it.
+_NO_PIDFD = frozenset({errno.ENOSYS, errno.EPERM, errno.EINVAL})
+
+# Milliseconds: a disk that hangs holds a killed process for as long as it likes.
+_PATIENCE = 5000
 
 
 def holders(lock: Path, proc: Path = Path("/proc")) -> Iterator[tuple[int, str]]:
     """Yield the processes that have a file open, each with its handle; who waits for a lock is among them."""
     for process in sorted(proc.iterdir()) if os.path.isdir(proc) else ():
-        # What ends under the eye, or belongs to another user, is none of ours.
-        with suppress(OSError):
-            if process.name.isdecimal():
-                for handle in (process / "fd").iterdir():
-                    if handle.readlink() == lock:
-                        yield int(process.name), handle.name
+        if process.name.isdecimal():
+            for handle in _list_handles(process):
+                # A program opens and closes files under the eye: one that is gone says nothing of the others.
+                with suppress(OSError):
+                    if (process / "fd" / handle).readlink() == lock:
+                        yield int(process.name), handle
+
+
+def _list_handles(process: Path) -> list[str]:
+    """List the open files of a process; none where it has ended under the eye or is another user's."""
+    try:
+        return os.listdir(process / "fd")  # noqa: PTH208 - thousands of paths are strings here
+    except OSError:
+        return []

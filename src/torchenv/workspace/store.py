@@ -642,7 +642,7 @@ class Store:
         for _ in range(_TURNS_FOR_ORPHANS):
             if not end_own_programs(path):
                 return
-            # What was just killed takes a moment to end, and may have started another before it did.
+            # What was just killed may have started another before it ended.
             time.sleep(0.1)
 
     def _clear_leases(self) -> None:
