@@ -277,14 +277,12 @@ def side_by_side(tasks: Sequence[Callable[[], Result]]) -> tuple[Result, ...]:
 
 
 def become(command: Command, environ: Mapping[str, str]) -> NoReturn:
-    """Let `command` take the place of torchenv, with exactly `environ` and its own additions.
+    """Let `command` take the place of torchenv, where it is, with exactly `environ` and its own additions.
 
     Raises `ToolFailed` if it cannot be started.
     """
     env = {**environ, **command.env}
     try:
-        if command.cwd is not None:
-            os.chdir(command.cwd)
         if os.name == "nt":
             # There is no exec on Windows: `os.execvpe` would return to the shell at once. The
             # child shares the console, so Ctrl-C is its own affair and not torchenv's.
