@@ -26,6 +26,22 @@ def test_several_may_put_the_same_file_at_once(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+class Interrupting(Disk):
+    """Is interrupted when all is written and nothing has its name yet."""
+
+    def rename(self, old: Path, new: Path) -> None:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_before_a_file_has_its_name_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "pylock.ci.toml"
+    path.write_text("before\n", "utf-8")
+    with pytest.raises(KeyboardInterrupt):
+        Interrupting().put(path, "after\n")
+    assert path.read_text("utf-8") == "before\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows limits no file's size")
 def test_a_write_that_fails_leaves_the_users_file_as_it_was(tmp_path: Path) -> None:
     import resource

@@ -126,8 +126,13 @@ class Disk:
         """Put a file in place at once: whoever looks sees what was there or all of this."""
         # Two may put the same file at once: each writes its own beside it.
         beside = path.with_name(f".{path.name}.{os.getpid()}.new")
-        self.write(beside, text)
-        self.rename(beside, path)
+        try:
+            self.write(beside, text)
+            self.rename(beside, path)
+        except BaseException:
+            # An interrupt comes at any moment, and this may be a directory of the user's.
+            self.delete(beside)
+            raise
 
     def link(self, at: Path, target: Path) -> bool:
         """Make a symbolic link to a directory, or say that links are not allowed here."""
