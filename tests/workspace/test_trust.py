@@ -60,6 +60,17 @@ def test_a_workspace_that_came_with_a_repository_is_suspicious(
     assert suspect(root, record, lambda: str(root)) is None
 
 
+@pytest.mark.parametrize("version", ["2", "4"])
+def test_one_in_a_repository_whose_index_is_split_is_suspicious_too(tmp_path: Path, version: str) -> None:
+    root = make_workspace(tmp_path)
+    run_git(tmp_path, "init", "-q")
+    run_git(tmp_path, "add", "-f", root / "manifest.toml")
+    run_git(tmp_path, "update-index", "--index-version", version)
+    run_git(tmp_path, "update-index", "--split-index")
+    assert b"manifest.toml" not in (tmp_path / ".git" / "index").read_bytes()
+    assert suspect(root, TrustRecord(None), lambda: str(root)) == FromRepository(tmp_path)
+
+
 def test_a_workspace_from_another_place_is_suspicious_until_this_user_has_changed_it(tmp_path: Path) -> None:
     root = make_workspace(tmp_path)
     record = TrustRecord(tmp_path / "state")

@@ -174,23 +174,27 @@ def _find_repository(root: Path) -> Path | None:
 def _find_repository_above(manifest: Path) -> Path | None:
     # The workspace itself comes first: it may be a submodule.
     for directory in manifest.parents:
-        index = _find_index(directory)
-        if index is not None:
-            name = manifest.relative_to(directory).as_posix()
-            return directory if _is_listed(index, os.fsencode(name).lower()) else None
+        if indexes := _read_indexes(directory):
+            name = os.fsencode(manifest.relative_to(directory).as_posix()).lower()
+            return directory if any(_is_listed(index, name) for index in indexes) else None
     return None
 
 
-def _find_index(directory: Path) -> bytes | None:
+def _read_indexes(directory: Path) -> list[bytes]:
+    """Read the index of the repository at a directory, in its parts where `core.splitIndex` is set."""
     git = directory / ".git"
     with suppress(OSError):
         # gitdir: ../.git/worktrees/x, in a worktree and in a submodule
         pointer = _read(git) if os.path.isfile(git) else None
         if pointer is not None:
             git = directory / pointer.partition("gitdir:")[2].strip()
-        with (git / "index").open("rb") as file:
-            return file.read(_INDEX_LIMIT)
-    return None
+        return [_read_index(path) for path in (git / "index", *sorted(git.glob("sharedindex.*")))]
+    return []
+
+
+def _read_index(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_INDEX_LIMIT)
 
 
 def _is_listed(index: bytes, name: bytes) -> bool:
