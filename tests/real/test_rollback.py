@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -165,10 +166,14 @@ class Shell:
 
 
 @pytest.fixture(scope="module")
-def shell(old_environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Shell:
+def shell(old_environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     shell = Shell(old_environment.parent, tmp_path_factory.mktemp("rollback") / "workspace")
     shell.type("torchenv create 2.15 --like .venv")
-    return shell
+    yield shell
+    # The project is that of all real runs, and the next one must not find the saves of this one.
+    for path in shell.project.iterdir():
+        if path != old_environment:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def test_back_on_2_14_1_at_once_and_nothing_of_it_has_changed(old_environment: Path, shell: Shell) -> None:
