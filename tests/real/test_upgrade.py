@@ -62,7 +62,9 @@ os._exit(0)
 """
 
 MEASURE = """\
-import json, torch
+import json, os, time, torch
+# As long as there is this file no measurement ends before the upgrade is killed in it.
+time.sleep(6 if os.path.exists("slow") else 0)
 torch.manual_seed(7)
 torch.set_num_threads(1)
 weights = torch.zeros(8, 1, requires_grad=True)
@@ -162,11 +164,12 @@ class Road:
 @pytest.fixture
 def road(old_environment: Path, tmp_path: Path) -> Iterator[Road]:
     project, made = old_environment.parent, ("torchenv.toml", "train.py", "measure.py")
+    (project / "slow").touch()
     for name, text in zip(made, (PROFILE, TRAIN, HONEST), strict=True):
         (project / name).write_text(text)
     yield Road(project, tmp_path / "workspace", tmp_path)
-    for name in made:
-        (project / name).unlink()
+    for name in (*made, "slow"):
+        (project / name).unlink(missing_ok=True)
     shutil.rmtree(project / "runs")
     shutil.rmtree(tmp_path / "workspace")
 
@@ -185,6 +188,7 @@ def test_the_road_is_walked_to_its_end_though_it_is_killed_twenty_times(road: Ro
         return killed
 
     assert kill_all(KILLED) == len(KILLED) == 20
+    (road.project / "slow").unlink()
 
     (road.project / "measure.py").write_text(PLANTED)
     worse = road.torchenv("upgrade", code=3)
