@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from torchenv.errors import TorchenvError
+from torchenv.system.looking import find_paths
 from torchenv.system.values import frozen
 
 # What a workspace is known by, in a file of that name in it.
@@ -188,7 +189,7 @@ def _read_indexes(directory: Path) -> list[bytes]:
         pointer = _read(git) if os.path.isfile(git) else None
         if pointer is not None:
             git = directory / pointer.partition("gitdir:")[2].strip()
-        return [_read_index(path) for path in (git / "index", *sorted(git.glob("sharedindex.*")))]
+        return [_read_index(path) for path in (git / "index", *find_paths(git, "sharedindex.*"))]
     return []
 
 
