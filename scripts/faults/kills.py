@@ -76,14 +76,24 @@ def _stop(scene: Scene, name: str, number: signal.Signals, moment: float, tally:
 
     after = scene.read()
     require(after.active is not None, "no environment is active any more")
+    kept = {
+        environment.number: digests[environment.number]
+        for environment in after.environments
+        if environment.on_disk
+        and environment.number in digests
+        and _is_kept(name, environment.number, before.current)
+    }
+    # What was renamed away and is not yet recorded as removed, the next command puts back.
+    away = {path.name for path in (scene.root / "trash").glob("*")}
     for environment in after.environments:
-        kept = digests.get(environment.number)
-        if environment.on_disk and kept is not None and _is_kept(name, environment.number, before.current):
-            refuse_changes(kept, scene.digest_environments()[environment.number])
+        if environment.number in kept and Path(environment.path).name not in away:
+            refuse_changes(kept[environment.number], scene.digest_environments()[environment.number])
     refuse_changes(around, scene.digest())
     # The next command works, and leaves nothing of the one before.
     scene.succeed("rollback")
     scene.prove_sound()
+    for changed, files in kept.items():
+        refuse_changes(files, scene.digest_environments()[changed])
     scene.prove_clear()
     if any(is_draft(path.name) for path in scene.project.iterdir()):
         scene.succeed("lock", "--upgrade")
