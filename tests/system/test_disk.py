@@ -100,5 +100,5 @@ def test_what_a_killed_run_left_beside_a_file_goes_and_what_is_being_written_sta
         path.touch()
     with held.open("rb") as file:
         assert try_to_lock(file.fileno())
-        replace_file(tmp_path / "torchenv.toml", b"schema = 1\n")
+        Disk().put(tmp_path / "torchenv.toml", "schema = 1\n")
     assert sorted(path.name for path in tmp_path.iterdir()) == [held.name, mine.name, "torchenv.toml"]

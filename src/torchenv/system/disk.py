@@ -124,15 +124,10 @@ class Disk:
 
     def put(self, path: Path, text: str) -> None:
         """Put a file in place at once: whoever looks sees what was there or all of this."""
-        # Two may put the same file at once: each writes its own beside it.
-        beside = path.with_name(f".{path.name}.{os.getpid()}.new")
-        try:
-            self.write(beside, text)
-            self.rename(beside, path)
-        except BaseException:
-            # An interrupt comes at any moment, and this may be a directory of the user's.
-            self.delete(beside)
-            raise
+        _clear_drafts(path.parent)
+        with explain_refusals(path):
+            while not self.with_room(lambda: self._put(path, text)):
+                pass
 
     def link(self, at: Path, target: Path) -> bool:
         """Make a symbolic link to a directory, or say that links are not allowed here."""
@@ -257,17 +252,41 @@ class Disk:
         with self._open_within(path, make=True):
             pass
 
+    def _put(self, path: Path, text: str) -> bool:
+        """Put a file in place; False where another run cleared its draft before it was held."""
+        # Two may put the same file at once: each writes its own beside it.
+        beside = _name_draft(path)
+        try:
+            with self._create(beside, text) as handle:
+                if try_to_lock(handle) is False or not os.path.lexists(beside):
+                    return False
+                if os.name == "posix":
+                    self.rename(beside, path)
+            if os.name != "posix":
+                self.rename(beside, path)
+        finally:
+            # An interrupt comes at any moment, and this may be a directory of the user's.
+            self.delete(beside)
+        return True
+
     def _write(self, path: Path, text: str) -> None:
-        with self._open_within(path.parent) as folder:
+        with self._open_within(path.parent) as folder, suppress(FileNotFoundError):
             # What is there may be a link, or another name of a file of the user's: it is never written into.
-            with suppress(FileNotFoundError):
-                os.unlink(_name(path, folder), dir_fd=folder)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
+            os.unlink(_name(path, folder), dir_fd=folder)
+        with self._create(path, text):
+            pass
+
+    @contextmanager
+    def _create(self, path: Path, text: str) -> Iterator[int]:
+        """Make a file that was not there, and yield its handle once it is on the disk."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
+        with self._open_within(path.parent) as folder:
             handle = os.open(_name(path, folder), flags, 0o666, dir_fd=folder)
             with open(handle, "w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:  # noqa: PTH123
                 file.write(text)
                 file.flush()
-                os.fsync(file.fileno())
+                os.fsync(handle)
+                yield handle
 
     @contextmanager
     def _open_within(self, directory: Path, *, make: bool = False) -> Iterator[int | None]:
@@ -385,7 +404,7 @@ def replace_file(path: Path, content: bytes) -> None:
     if before is not None and not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     _clear_drafts(path.parent)
-    beside = path.with_name(f".torchenv-{os.urandom(8).hex()}.new")
+    beside = _name_draft(path)
     try:
         with beside.open("xb") as file:
             # Held until it has its name, so that another run can tell it from what a killed one left.
@@ -406,11 +425,15 @@ def replace_file(path: Path, content: bytes) -> None:
         _settle(path.parent)
 
 
+def _name_draft(path: Path) -> Path:
+    return path.with_name(f".torchenv-{os.urandom(8).hex()}.new")
+
+
 _DRAFT = re.compile(r"\.torchenv-[0-9a-f]{16}\.new")
 
 
 def _clear_drafts(directory: Path) -> None:
-    """Delete what `replace_file` of a killed run left in a directory; a failure is of no weight."""
+    """Delete the drafts that a killed run left in a directory; a failure is of no weight."""
     if os.name != "posix":
         return
     with suppress(OSError):

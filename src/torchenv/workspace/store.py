@@ -49,7 +49,7 @@ _OF_NOBODY = frozenset({".DS_Store", ".gitignore"})
 # What was being written to the workspace itself when a run was killed.
 _DRAFT = re.compile(
     r"(manifest\.toml(\.last-good)?|checkpoints\.json|upgrade\.json|\.gitignore|current"
-    r"|\.identity\.\d+|index-answers\.json\.\d+)\.new"
+    r"|\.torchenv-[0-9a-f]{16}|index-answers\.json\.\d+)\.new"
 )
 
 # The ending of what says of a discarded directory that torchenv put it there.
