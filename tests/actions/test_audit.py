@@ -87,11 +87,11 @@ def test_what_cannot_be_judged_is_not_counted_as_read(tmp_path: Path, breakages:
     assert (none.files, len(none.unread), none.is_blind) == (0, 1, True)
 
 
-def test_a_broken_file_without_torch_in_a_walked_folder_is_counted_and_named(
+def test_in_a_walked_folder_a_broken_project_file_is_named_and_code_without_a_word_of_the_rules_is_not(
     tmp_path: Path, breakages: Breakages
 ) -> None:
-    write(tmp_path, "good.py", "x = 1\n")
-    broken = write(tmp_path, "broken.py", "x = (\n")
+    write(tmp_path, "broken.py", "x = (\n")
+    broken = write(tmp_path, "pyproject.toml", "[tool\n")
     report = audit([tmp_path], [breakages])
     assert (report.files, [file.path for file in report.unread], report.is_blind) == (
         1,

@@ -49,9 +49,9 @@ def audit_content(
 ) -> tuple[Finding, ...] | Unread:
     """Read one file that is not compiled and ask each rule that can matter to it.
 
-    `breakages` begins with the release that is audited for; those on the way to it follow. What no rule can
-    matter to is only parsed, so that it is known to be what its name says; code that `is_named` is read in
-    whole.
+    `breakages` begins with the release that is audited for; those on the way to it follow. A project file
+    that no rule can matter to is only parsed, so that it is known to be what its name says; code is not,
+    unless it `is_named`.
     """
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         content = content.decode("utf-16", errors="replace").encode()

@@ -48,6 +48,9 @@ class Rule:
     find: Find
     # Whether it asks what a release is published for; else what a release changes in code.
     is_of_release: bool = False
+    # There is one of each, and it is asked of every file: to hash all its fields would be felt.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     def may_hit(self, kind: FileKind, holds: Callable[[Needle], bool], breakages: Breakages) -> bool:
         """Return whether a file of a kind can have a hit, by what its bytes hold."""

@@ -1,8 +1,10 @@
-"""Whether a file is what its name says, for those that no rule can matter to: parsed, and not looked at."""
+"""Whether a project file is what its name says, where no rule can matter to it: parsed, and not looked at.
+
+Code is not: what its words cannot hit is the same broken or whole, and parsing it would be most of an audit.
+"""
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 from torchenv.audit.sources import LARGEST, LARGEST_TEXT, FileKind
@@ -21,23 +23,11 @@ def explain_damage(kind: FileKind, content: bytes) -> str | None:
         return None
     try:
         parse(content)
-    except SyntaxError as error:
-        return f"not Python: line {error.lineno}: {error.msg}"
-    except (RecursionError, MemoryError):
+    except RecursionError:
         return "nested too deeply to be followed"
     except ValueError as error:
         return f"{_NAMES[kind]}: {error}"
     return None
-
-
-def _parse_python(content: bytes) -> None:
-    # A table of names costs a third less than a tree, and no byte code is made of it.
-    import symtable
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        # Bytes, as `compile` takes them, so that a declared encoding counts.
-        symtable.symtable(content, "<file>", "exec")  # type: ignore[arg-type]
 
 
 def _parse_toml(content: bytes) -> None:
@@ -53,15 +43,11 @@ def _parse_json(content: bytes) -> None:
 
 
 _PARSERS: dict[FileKind, Callable[[bytes], None]] = {
-    FileKind.PYTHON: _parse_python,
-    FileKind.SETUP_PY: _parse_python,
     FileKind.PYPROJECT: _parse_toml,
     FileKind.LOCK: _parse_toml,
     FileKind.NOTEBOOK: _parse_json,
 }
 _NAMES = {
-    FileKind.PYTHON: "not Python",
-    FileKind.SETUP_PY: "not Python",
     FileKind.PYPROJECT: "not valid TOML",
     FileKind.LOCK: "not valid TOML",
     FileKind.NOTEBOOK: "not a Jupyter notebook of format 4",
