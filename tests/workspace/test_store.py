@@ -540,11 +540,15 @@ def test_a_program_that_an_interrupt_left_unwatched_is_ended_before_its_director
     assert not list((store.root / "building").iterdir())
 
 
-def test_the_lease_of_a_build_that_has_ended_is_cleared(tmp_path: Path) -> None:
+def test_lock_and_lease_of_a_build_that_has_ended_are_cleared(tmp_path: Path) -> None:
     store = two_environments(tmp_path / "workspace")
     building = store.root / "building"
     building.mkdir(exist_ok=True)
-    (building / "15.lease").write_text("")
-    with store.hold("torchenv use"):
+    for name in ("15.lease", "16.lock", "17.lock", "17.lease"):
+        (building / name).write_text("")
+        os.utime(building / name, (1_000_000_000, 1_000_000_000))
+    other = Store(store.root)
+    with other.build(18, "a key", "torchenv add numpy --in-place"), store.hold("torchenv use"):
         store.clear_unfinished()
+        assert {path.name for path in building.iterdir()} == {"18.lock", "18.lease"}
     assert not list(building.iterdir())

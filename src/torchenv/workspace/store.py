@@ -630,7 +630,7 @@ class Store:
                 self._disk.delete(self._build_path(environment.number))
         if unfinished:
             self.write(manifest)
-        self._clear_leases()
+        self._clear_builds()
         self._clear_drafts(manifest)
         self.empty_trash()
         self.remake_current(manifest)
@@ -645,13 +645,18 @@ class Store:
             # What was just killed may have started another before it ended.
             time.sleep(0.1)
 
-    def _clear_leases(self) -> None:
-        """Delete the leases of builds that have ended: each was written after its lock was there."""
+    def _clear_builds(self) -> None:
+        """Delete locks and leases of builds that have ended; who begins one holds the workspace, as we do."""
         with suppress(WorkspaceError):
-            names = set(self._disk.list(self.root / "building"))
+            building = self.root / "building"
+            for name in self._disk.list(building):
+                number, _, kind = name.partition(".")
+                if kind == "lock" and number.isdecimal() and self._read_builder(int(number)) is None:
+                    self._disk.delete(building / name)
+            names = set(self._disk.list(building))
             for name in names:
                 if name.endswith(".lease") and f"{name.removesuffix('.lease')}.lock" not in names:
-                    self._disk.delete(self.root / "building" / name)
+                    self._disk.delete(building / name)
 
     def _clear_drafts(self, manifest: Manifest) -> None:
         """Delete what a killed run had not yet given its name; what another run builds now is left to it."""
