@@ -9,6 +9,18 @@ from pathlib import Path
 
 from scripts.bench.measuring import TOP, Bench, Row
 
+# What keeps these from their bars.
+_NOTES = {
+    "check": (
+        "The profile, the lock files of all targets and the files that they were made from are read and"
+        " compared; `--version` reads nothing."
+    ),
+    "sync": (
+        "Nearly half is the probe, which asks the driver's tools each time: a remembered answer would not see"
+        " a device that came or went, and was not taken for that."
+    ),
+}
+
 
 def measure(bench: Bench) -> Iterator[Row]:
     """Yield the rows of lock and sync on a loopback index."""
@@ -30,4 +42,4 @@ def measure(bench: Bench) -> Iterator[Row]:
         ("sync", "`sync`, nothing to do", "`torchenv --version`"),
     ):
         value, bar = found["ratios"][name], found["goals"][name]
-        yield Row(what=what, against=against, values=(value,), bar=bar)
+        yield Row(what=what, against=against, values=(value,), bar=bar, note=_NOTES.get(name, ""))
