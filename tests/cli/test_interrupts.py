@@ -207,6 +207,24 @@ cli.entry()
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_in_a_callback_that_lets_no_exception_out_is_an_interrupt_too(name: str) -> None:
+    code = f"""
+import os, signal, time, weakref
+from torchenv import cli
+class Thing: ...
+def main(*_):
+    thing = Thing()
+    callback = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.{name}))
+    del thing
+    time.sleep(60)
+cli.main = main
+cli.entry()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
 def test_an_interrupt_while_a_class_is_made_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     class Interrupted:
         def __set_name__(self, owner: type, name: str) -> None:

@@ -124,10 +124,26 @@ def _hear_signals() -> None:
     def interrupt(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    for name in ("SIGTERM", "SIGHUP"):
+    for name in ("SIGTERM", "SIGHUP", "SIGALRM"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, interrupt)
+    if hasattr(signal, "setitimer"):
+        sys.unraisablehook = _interrupt_again
+
+
+def _interrupt_again(lost: sys.UnraisableHookArgs) -> None:
+    """Interrupt once more where Python lost an interrupt: no exception leaves what it calls by itself.
+
+    A callback that a weak reference has, as each lock of an import has one, is called at any moment.
+    """
+    if not isinstance(lost.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    import signal
+
+    # Not at once: it would come before this function has ended, and be lost again.
+    signal.setitimer(signal.ITIMER_REAL, 0.001)
 
 
 def _enter() -> int:

@@ -171,11 +171,12 @@ class Lease:
         # Under its own name first, so that nobody ever sees a lease without its holder.
         beside = self._path.with_name(f"{self._path.name}.{self._own.token}.new")
         try:
-            _write_new(beside, str(self._own))
             try:
+                _write_new(beside, str(self._own))
                 os.link(beside, self._path)
             finally:
-                beside.unlink()
+                # An interrupt comes at any moment.
+                beside.unlink(missing_ok=True)
         except FileExistsError:
             return False
         except OSError as error:
