@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from torchenv.environment.identity import identity
-from torchenv.environment.inspect import Layout, describe, distributions, find_stray_scripts
+from torchenv.environment.inspect import Layout, describe, distributions, find_stray_scripts, torch_version
 from torchenv.errors import InputError
 
 
@@ -217,3 +217,20 @@ def test_a_conda_environment_stays_itself_when_packages_are_added_to_it(tmp_path
     assert identity(tmp_path) == before
     history.write_text("==> 2026-11-04 10:00:00 <==\n+python\n")
     assert identity(tmp_path) != before
+
+
+@pytest.mark.parametrize(
+    ("written", "metadata", "version"),
+    [
+        ("2.15.0a0+git1f2e", "2.15.0a0", "2.15.0a0+git1f2e"),
+        ("2.15.0+built by hand", "2.15.0", "2.15.0"),
+        ("unknown", "unknown", None),
+    ],
+)
+def test_what_is_no_version_is_none_of_torchs(
+    tmp_path: Path, written: str, metadata: str, version: str | None
+) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "version.py").write_text(f"__version__ = '{written}'\n")
+    (tmp_path / f"torch-{metadata}.dist-info").mkdir()
+    assert torch_version((tmp_path,)) == version

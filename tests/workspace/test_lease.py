@@ -162,6 +162,26 @@ def test_a_killed_run_is_followed_at_once_by_the_next(tmp_path: Path) -> None:
     assert not (tmp_path / "lease").exists()
 
 
+def test_what_a_killed_run_had_not_given_its_name_is_cleared_by_the_next(tmp_path: Path) -> None:
+    child = os.fork()
+    if child == 0:
+        os.link = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        lease(tmp_path, "node1").try_take(alone=False)
+        os._exit(0)
+    os.waitpid(child, 0)
+    (left,) = tmp_path.glob("lease.*.new")
+    (tmp_path / "lease.0123456789abcdef.new").touch()
+    theirs = tmp_path / "lease.fedcba9876543210.new"
+    theirs.write_text(left.read_text().replace("node1", "node2"))
+    assert lease(tmp_path, "node1").try_take(alone=False)
+    # Who is on another machine, or has not written who it is, may just be about to give it its name.
+    assert sorted(tmp_path.glob("lease.*.new")) == [tmp_path / "lease.0123456789abcdef.new", theirs]
+    for path in tmp_path.glob("lease.*.new"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    lease(tmp_path, "node1").try_take(alone=False)
+    assert not list(tmp_path.glob("lease.*.new"))
+
+
 def test_a_lease_of_an_earlier_boot_of_this_machine_is_taken_over_at_once(tmp_path: Path) -> None:
     def booted(node: str) -> Lease:
         return Lease(tmp_path / "lease", "torchenv create", node=node, host="ada's machine")

@@ -50,7 +50,9 @@ def adopt(path: Path, catalogue: Catalogue, ports: Ports) -> Adopted:
     installation = describe(path)
     if installation.torch is None:
         hint = "name one that has torch, or make one with `torchenv create`"
-        raise InputError(f"environment `{path}` has no torch", hint=hint)
+        found = [site for site in installation.site_packages if os.path.isfile(site / "torch" / "version.py")]
+        said = "has a torch whose version cannot be read" if found else "has no torch"
+        raise InputError(f"environment `{path}` {said}", hint=hint)
     for finding in find_wrong(installation):
         ports.say(f"warning: {finding.advice}")
     before = fingerprint(installation)

@@ -12,6 +12,8 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packaging.version import InvalidVersion, Version
+
 from torchenv.errors import InputError
 from torchenv.system.looking import find_paths
 from torchenv.system.values import frozen
@@ -182,19 +184,30 @@ def find_stray_scripts(installation: Installation) -> tuple[tuple[Path, str], ..
 
 
 def torch_version(site_packages: tuple[Path, ...]) -> str | None:
-    """Read torch's version with its local label, which its metadata leave out, without importing it."""
+    """Read torch's version with its local label, which its metadata leave out, without importing it.
+
+    What is no version by PEP 440 is passed over, as if there were none.
+    """
     for site in site_packages:
         text = _read(site / "torch" / "version.py")
         # __version__ = '2.14.1+cu130'
         match = re.search(r"""^__version__(?::\s*\w+)?\s*=\s*['"]([^'"]+)['"]""", text or "", re.MULTILINE)
-        if match:
+        if match and _is_version(match[1]):
             return match[1]
         # torch-2.14.1.dist-info    torch-2.14.1-py3.12.egg-info
         infos = (name.rpartition(".") for name in sorted(_list_directory(site)) if name.startswith("torch-"))
         stem = next((stem for stem, _, suffix in infos if suffix in _METADATA), None)
-        if stem is not None:
+        if stem is not None and _is_version(stem.split("-")[1]):
             return stem.split("-")[1]
     return None
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
 
 
 def read_venv_version(text: str) -> str | None:

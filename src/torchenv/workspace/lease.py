@@ -19,6 +19,7 @@ from pathlib import Path
 
 from torchenv.errors import WorkspaceError
 from torchenv.system.disk import NO_ROOM as _NO_ROOM
+from torchenv.system.looking import find_paths
 from torchenv.system.mutex import node_name
 from torchenv.system.values import frozen
 
@@ -104,6 +105,7 @@ class Lease:
 
         What is left of a holder that is gone is cleared on the way.
         """
+        self._clear_drafts()
         return self._make() or (self._clear_stale(alone=alone) and self._make())
 
     def take_unwritten(self) -> None:
@@ -184,6 +186,15 @@ class Lease:
                 raise
             return self._make_in_place()
         return True
+
+    def _clear_drafts(self) -> None:
+        """Delete what killed runs had written and not yet given its name; a failure is of no weight."""
+        for draft in find_paths(self._path.parent, f"{self._path.name}.*.new"):
+            with suppress(OSError, WorkspaceError):
+                found = _read_holder(draft) or Holder()
+                is_of_the_gone = bool(found.token) and self._is_gone(found, alone=False)
+                if is_of_the_gone or _is_older(draft, self._silence):
+                    draft.unlink(missing_ok=True)
 
     def _make_in_place(self) -> bool:
         # Some file systems know no second name of a file.
@@ -301,8 +312,12 @@ def _process_space() -> str:
 
 
 def _is_old(path: Path) -> bool:
+    return _is_older(path, _UNWRITTEN)
+
+
+def _is_older(path: Path, seconds: float) -> bool:
     with suppress(OSError):
-        return time.time() - path.stat().st_mtime >= _UNWRITTEN
+        return time.time() - path.stat().st_mtime >= seconds
     return False
 
 
