@@ -107,7 +107,7 @@ def test_staying_writes_the_pin_and_is_no_failure(terminal: Terminal) -> None:
     host = HOSTS / "v100-driver-580.json"
     ended = terminal.type("upgrade", "2.15", "--check", "--host", host, HOSTS / "rtx-4090-driver-580.json")
     assert ended.code == 1
-    assert "Stay on the release that you have: 1 (v100-driver-580)" in ended.out
+    assert "Stay on the release that they have: 1 (v100-driver-580)" in ended.out
     assert "Go: upgrade now: 1 (rtx-4090-driver-580)" in ended.out
 
 
@@ -117,10 +117,10 @@ def test_a_fleet_is_told_what_opens_the_newer_release_and_which_machines_it_neve
     names = ("h100-driver-550", "m2-macos-14", "gtx-780")
     ended = terminal.type("upgrade", "2.15", "--check", "--host", *(HOSTS / f"{name}.json" for name in names))
     assert ended.code == 3
-    assert "Stay on the release that you have: 2 (h100-driver-550, m2-macos-14)\n" in ended.out
+    assert "Stay on the release that they have: 2 (h100-driver-550, m2-macos-14)\n" in ended.out
     assert "  driver 580 or newer allows torch 2.15\n" in ended.out
     assert "  macOS 15.0 or newer allows torch 2.15\n" in ended.out
-    assert "Nothing suits this machine: 1 (gtx-780)\n" in ended.out
+    assert "Nothing suits: 1 (gtx-780)\n" in ended.out
 
 
 def test_a_failed_smoke_leaves_the_old_environment_active_with_the_way_on_and_the_way_back(

@@ -17,6 +17,12 @@ _WORDS = {
     "stay": "Stay on the release that you have",
     "cannot": "Nothing suits this machine",
 }
+# Of the machines of a fleet, which are not the one that this runs on.
+_WORDS_OF_OTHERS = {
+    **_WORDS,
+    "stay": "Stay on the release that they have",
+    "cannot": "Nothing suits",
+}
 
 
 def describe_findings(found: Findings) -> str:
@@ -61,6 +67,6 @@ def describe_host_verdicts(verdicts: dict[Verdict, list[str]], reasons: dict[Ver
     lines = []
     for verdict, names in verdicts.items():
         shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-        lines.append(f"{_WORDS[verdict.value]}: {len(names)} ({shown})")
+        lines.append(f"{_WORDS_OF_OTHERS[verdict.value]}: {len(names)} ({shown})")
         lines += [f"  {reason}" for reason in dict.fromkeys(reasons[verdict])]
     return "\n".join(lines)
