@@ -20,7 +20,7 @@ COMMANDS = (
     ("verify", "2"),
     ("checkpoints", "show"),
 )
-SWITCHES = (("use", "1", "--force"), ("rollback",))
+SWITCHES = (("use", "1", "--force"), ("rollback",), ("upgrade", "--abort"))
 FILES = (
     "manifest.toml",
     "checkpoints.json",
@@ -31,6 +31,13 @@ FILES = (
     "plans/2.json",
     "fingerprints/2.txt",
     "locks/pylock.2.toml",
+    "lease",
+    "upgrade.json",
+    "lock",
+    "envs",
+    "plans",
+    "locks",
+    "fingerprints",
 )
 
 
