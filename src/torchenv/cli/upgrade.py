@@ -315,7 +315,13 @@ def _check_hosts(flags: UpgradeFlags, session: Session) -> int:
     wish = make_wish(choose(flags.version), session)
     for name, host in read_hosts(flags.host, session).items():
         plan = resolve(
-            Question(host=host, wish=wish, catalogue=session.catalogue, known=gather_known(session))
+            Question(
+                host=host,
+                wish=wish,
+                catalogue=session.catalogue,
+                known=gather_known(session),
+                is_elsewhere=True,
+            )
         )
         verdict = judge_upgrade(plan)
         verdicts.setdefault(verdict, []).append(name)

@@ -91,7 +91,9 @@ def _devices(plan: Plan) -> Iterator[str]:
         groups.setdefault((device.vendor, device.name, device.served), []).append(device.index)
     for (vendor, name, served), numbers in groups.items():
         what = f"{vendor} {','.join(map(str, numbers))}"
-        yield f"device: {what} {name}: {'supported' if served else 'not supported'}"
+        # Where no build was chosen, each may have one of its own, and the reasons say what is in the way.
+        said = "" if plan.build is None else f": {'supported' if served else 'not supported'}"
+        yield f"device: {what} {name}{said}"
 
 
 def _python(build: Build) -> str:
