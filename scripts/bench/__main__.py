@@ -99,7 +99,8 @@ def table(rows: Sequence[Row]) -> Iterable[str]:
     for row in rows:
         numbers = (f"{value:.3g} {row.unit}" for value in (row.median, min(row.values), max(row.values)))
         bar = "" if row.bar is None else f"{row.bar:g}{' (missed)' if row.is_missed else ''}"
-        yield f"| {row.what} | {row.against} | {' | '.join(numbers)} | {bar} |"
+        what, against = (text.replace("|", r"\|") for text in (row.what, row.against))
+        yield f"| {what} | {against} | {' | '.join(numbers)} | {bar} |"
 
 
 def machine() -> str:

@@ -11,6 +11,7 @@ from scripts.bench.measuring import TOP, Bench, Row
 
 # What keeps these from their bars.
 _NOTES = {
+    "many": "Each lock file is read again and checked, and its twenty targets are planned.",
     "check": (
         "The profile, the lock files of all targets and the files that they were made from are read and"
         " compared; `--version` reads nothing."

@@ -28,6 +28,7 @@ def measure(bench: Bench) -> Iterator[Row]:
             rounds=3,
         ),
         bar=0.35,
+        note="It also reads what each package lists, and compares the mode and the time of each file.",
     )
     smoke = partial(bench.run, [*TORCHENV, "smoke", number], cwd=bench.project)
     yield Row(

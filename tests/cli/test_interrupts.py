@@ -10,10 +10,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from tests.support.checkpoints import save
 from tests.support.index import Index, serving
 from tests.support.terminal import Ended, Terminal
 from tests.support.world import world
@@ -138,6 +140,59 @@ def test_a_command_that_waits_for_an_index_is_stopped_within_moments(
     assert ended.code == 130 or (words[0], ended.code) == ("plan", 0), ended.err
     assert "Traceback" not in ended.err
     assert programs_with(str(terminal.workspace)) == []
+
+
+@pytest.mark.parametrize("words", [("keep",), ("keep", "--copy"), ("verify",)], ids=" ".join)
+def test_reading_gigabytes_is_stopped_within_moments(terminal: Terminal, words: tuple[str, ...]) -> None:
+    step = save(terminal.cwd / "runs" / "a" / "step-100", "dcp-2.14.1")
+    large = step / "__9_0.distcp"
+    with large.open("wb") as file:
+        # No bytes on the disk, and seconds to read.
+        file.truncate(2 << 30)
+    if words == ("verify",):
+        assert terminal.start("checkpoints", "keep", step).code == 0
+    before = sorted(terminal.workspace.rglob("*"))
+    child = subprocess.Popen(
+        terminal.argv("checkpoints", *words, step),
+        cwd=terminal.cwd,
+        env=terminal.environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        while child.poll() is None and large not in open_files(child.pid):
+            pass
+        child.send_signal(signal.SIGTERM)
+        out, err = child.communicate(timeout=30)
+    finally:
+        child.kill()
+        child.wait()
+    assert (child.returncode, out) == (130, ""), err
+    assert "cleared unfinished copies; checkpoints are as they were\ninterrupted\n" in err
+    assert "Traceback" not in err
+    kept = {path.name for path in terminal.workspace.rglob("*")} - {path.name for path in before}
+    assert kept <= {
+        ".gitignore",
+        "identity",
+        "lock",
+        "manifest.toml",
+        "manifest.toml.last-good",
+        "kept",
+        "reserve",
+    }
+    assert large.stat().st_size == 2 << 30
+
+
+def open_files(pid: int) -> set[Path]:
+    """Return the files that a process has open; none where it has ended."""
+    found = set()
+    with suppress(OSError):
+        for handle in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                found.add(handle.readlink())
+    return found
 
 
 class Interrupting(subprocess.Popen[str]):
