@@ -75,7 +75,9 @@ def main() -> int:
             )
             found.append(cost)
     if options.write:
-        PAGE.write_text("\n".join(page(found)) + "\n", "utf-8")
+        # What people make of the figures is theirs, and stays below the table.
+        _, bends, judged = PAGE.read_text("utf-8").partition("\n## Where it bends\n")
+        PAGE.write_text("\n".join(page(found)) + "\n" + bends + judged, "utf-8")
     return 0
 
 
