@@ -52,8 +52,11 @@ if sys.platform == "linux":
 
     @cache
     def _renameat2() -> Any:
-        import ctypes
-
+        try:
+            import ctypes
+        except ImportError:
+            # A Python that was built where libffi was not.
+            return None
         # glibc has it since 2.28, musl since 1.2.6.
         return getattr(ctypes.CDLL(None), "renameat2", None)
 else:
