@@ -6,11 +6,16 @@ import os
 import stat
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from torchenv.system import disk
 from torchenv.system.disk import Disk, replace_file, rewrite_text
 from torchenv.system.mutex import try_to_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def put_again_and_again(path: Path) -> None:
@@ -93,12 +98,60 @@ def test_a_rewritten_text_keeps_its_line_ends_and_its_mark(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a file in use is not deleted there")
-def test_what_a_killed_run_left_beside_a_file_goes_and_what_is_being_written_stays(tmp_path: Path) -> None:
+def put_bytes(path: Path) -> None:
+    replace_file(path, b"schema = 1\n")
+
+
+def put_text(path: Path) -> None:
+    Disk().put(path, "schema = 1\n")
+
+
+@pytest.mark.parametrize("put", [put_bytes, put_text])
+def test_what_a_killed_run_left_beside_a_file_goes_and_what_is_being_written_stays(
+    tmp_path: Path, put: Callable[[Path], None]
+) -> None:
     left, held = tmp_path / f".torchenv-{'0' * 16}.new", tmp_path / f".torchenv-{'1' * 16}.new"
     mine = tmp_path / ".torchenv-notes.new"
     for path in (left, held, mine):
         path.touch()
     with held.open("rb") as file:
         assert try_to_lock(file.fileno())
-        Disk().put(tmp_path / "torchenv.toml", "schema = 1\n")
+        put(tmp_path / "torchenv.toml")
     assert sorted(path.name for path in tmp_path.iterdir()) == [held.name, mine.name, "torchenv.toml"]
+
+
+@pytest.mark.parametrize("put", [put_bytes, put_text])
+def test_a_draft_that_another_run_clears_before_it_is_held_is_written_again(
+    tmp_path: Path, put: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cleared: list[str] = []
+
+    def clear_first(handle: int) -> bool | None:
+        if not cleared:
+            (draft,) = tmp_path.iterdir()
+            draft.unlink()
+            cleared.append(draft.name)
+        return try_to_lock(handle)
+
+    monkeypatch.setattr(disk, "try_to_lock", clear_first)
+    put(tmp_path / "torchenv.toml")
+    assert cleared
+    assert (tmp_path / "torchenv.toml").read_text("utf-8") == "schema = 1\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["torchenv.toml"]
+
+
+def test_what_another_deletes_at_the_same_moment_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "draft"
+    path.touch()
+    look = os.path.lexists
+
+    def look_and_lose(at: Path) -> bool:
+        found = look(at)
+        path.unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(os.path, "lexists", look_and_lose)
+    assert Disk().delete(path)
+    assert Disk().delete(path)

@@ -147,7 +147,8 @@ class Disk:
         """
         if not os.path.lexists(path):
             return True
-        with explain_refusals(path), self._open_within(path.parent) as folder:
+        # Another may delete it at the same moment: then it is gone as well.
+        with explain_refusals(path), suppress(FileNotFoundError), self._open_within(path.parent) as folder:
             name = _name(path, folder)
             if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
                 # Only what deletes a directory pays for this import.
@@ -404,25 +405,33 @@ def replace_file(path: Path, content: bytes) -> None:
     if before is not None and not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     _clear_drafts(path.parent)
+    while not _replace(path, content, None if before is None else stat.S_IMODE(before.st_mode)):
+        pass
+    # It is in place, also in a directory that this user may not list.
+    with suppress(OSError):
+        _settle(path.parent)
+
+
+def _replace(path: Path, content: bytes, mode: int | None) -> bool:
+    """Put a file in place; False where another run cleared its draft before it was held."""
     beside = _name_draft(path)
     try:
         with beside.open("xb") as file:
             # Held until it has its name, so that another run can tell it from what a killed one left.
-            try_to_lock(file.fileno())
+            if try_to_lock(file.fileno()) is False or not os.path.lexists(beside):
+                return False
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-            if before is not None:
-                beside.chmod(stat.S_IMODE(before.st_mode))
+            if mode is not None:
+                beside.chmod(mode)
             if os.name == "posix":
                 beside.replace(path)
         if os.name != "posix":
             beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
-    # It is in place, also in a directory that this user may not list.
-    with suppress(OSError):
-        _settle(path.parent)
+    return True
 
 
 def _name_draft(path: Path) -> Path:
