@@ -9,6 +9,7 @@ import pytest
 from tests.support.checkpoints import contents, save
 from tests.support.workspace import Workspace
 
+from torchenv.actions.downgrade import DowngradeTarget, downgrade
 from torchenv.actions.lifeboat import Keeping, KeptChange, keep, release, verify
 from torchenv.actions.remove import explain_need
 from torchenv.errors import InputError, NothingSuits, WorkspaceError
@@ -289,3 +290,18 @@ def test_a_name_forges_no_verdict_and_reaches_no_terminal(workspace: Workspace) 
         assert all(line.isprintable() for line in lines)
         assert "runs-b: unchanged" not in lines
         assert len(lines) == (2 if note else 1)
+
+
+def test_what_is_being_written_is_neither_kept_nor_copied(workspace: Workspace) -> None:
+    workspace.built()
+    step = save(workspace.directory / "runs" / "a" / "step-200", "dcp-2.15.0")
+    (step / ".metadata").rename(step / ".metadata.tmp")
+    for path in step.iterdir():
+        os.utime(path)
+    with pytest.raises(NothingSuits) as caught:
+        kept(workspace, step)
+    assert "it may still be being written" in caught.value.message
+    assert caught.value.hint == "keep it once its save is finished"
+    with pytest.raises(NothingSuits) as refused:
+        downgrade(str(step), DowngradeTarget(torch="2.14"), progress=lambda *_: None)
+    assert refused.value.message.startswith(f"{step} is being written: ")

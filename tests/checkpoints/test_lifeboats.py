@@ -99,3 +99,8 @@ def test_a_plan_that_ends_on_an_old_torch_is_told_what_that_cannot_read() -> Non
         "runs/a: step-200 needs torch 2.15, and torch 2.14.1 cannot read it"
     ]
     assert out_of_reach(manifest, Version("2.15.0")) == []
+
+
+def test_a_newer_save_that_is_being_written_is_named_as_that() -> None:
+    run = replace(RUN, newest_readable={1: "step-200"}, writing=("step-300",))
+    assert list(describe_run(run, OLD)) == ["runs/a: being written now: step-300"]

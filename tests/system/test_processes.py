@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from torchenv.system.orphans import end_orphans, holders
 from torchenv.system.process import Command, Completed
-from torchenv.system.processes import Process, ask_system, in_proc, running
+from torchenv.system.processes import Process, ask_system, in_proc, list_writers, running
 
 ENVIRONMENT = Path("/home/ada/envs/2-2.15.0")
 
@@ -145,3 +146,28 @@ def test_a_waiting_run_and_the_run_that_it_waits_for_are_left_alone(proc: Path, 
     holding(proc, os.getppid(), lock, LOCKED.format(taker=os.getppid()))
     end_orphans(lock, proc)
     os.kill(os.getppid(), 0)
+
+
+def test_who_has_a_file_open_for_writing_is_found(tmp_path: Path) -> None:
+    fds = tmp_path / "4711" / "fd"
+    fds.mkdir(parents=True)
+    (tmp_path / "4711" / "comm").write_text("python\n")
+    (tmp_path / "self").mkdir()
+    for number, target in enumerate(["/runs/a/model.pt", "socket:[12]", "/runs/a/gone.pt (deleted)"]):
+        (fds / str(number)).symlink_to(target)
+    # The links of /proc have modes of their own, which no other file system lets a test set.
+    assert list_writers(tmp_path) == {
+        "/runs/a/model.pt": Process(4711, "python"),
+        "/runs/a/gone.pt (deleted)": Process(4711, "python"),
+    }
+    assert list_writers(tmp_path / "none") is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which files are open")
+def test_a_file_that_is_only_read_has_no_writer(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    path.write_bytes(b"")
+    with path.open("rb"):
+        assert str(path) not in (list_writers() or {})
+    with path.open("r+b"):
+        assert (list_writers() or {})[str(path)].pid == os.getpid()

@@ -181,7 +181,7 @@ def judge_for(new: Environment, manifest: Manifest, store: Store, *, system: str
 def _recordable(lines: Iterable[Run], say: Say) -> Iterator[Run]:
     """Leave out the runs that the manifest cannot name: TOML takes only text, a file system any bytes."""
     for line in lines:
-        names = (line.path, line.newest or "", *line.newest_readable.values(), *line.broken)
+        names = (line.path, line.newest or "", *line.newest_readable.values(), *line.broken, *line.writing)
         try:
             "".join(names).encode()
         except UnicodeEncodeError:

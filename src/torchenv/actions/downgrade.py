@@ -18,7 +18,7 @@ from torchenv.checkpoints.readability import reader_after, rules
 from torchenv.checkpoints.scan import scan
 from torchenv.checkpoints.scan.runs import needs_plain_path, runs_of
 from torchenv.checkpoints.steps import is_save
-from torchenv.checkpoints.values import Checkpoint, CheckpointNote, Reader
+from torchenv.checkpoints.values import Checkpoint, CheckpointNote, Reader, describe_state
 from torchenv.errors import InputError, NothingSuits, ToolFailed
 from torchenv.storage import Draft, Place, Progress, Transfer, is_remote, place
 from torchenv.storage.carry import carry
@@ -239,7 +239,7 @@ def _is_unread(part: Checkpoint, target: DowngradeTarget) -> bool:
 def _refuse(part: Checkpoint, target: DowngradeTarget, *, is_unread: bool) -> None:
     if part.state != "complete":
         said = "; ".join(note.message for note in part.problems)
-        raise NothingSuits(f"{make_printable(part.path)} is {part.state}: {said}")
+        raise NothingSuits(f"{make_printable(part.path)} is {describe_state(part.state)}: {said}")
     if not is_unread:
         return
     reader = part.reader

@@ -94,7 +94,9 @@ def keep(
     wrong = [(code, said) for one in found if one.state != "complete" for code, said in one.problems]
     if wrong:
         said = "; ".join(message for _, message in wrong)
-        raise NothingSuits(f"{address} cannot be kept: {said}", hint="keep one that is complete")
+        is_writing = any(one.state == "writing" for one in found)
+        hint = "keep it once its save is finished" if is_writing else "keep one that is complete"
+        raise NothingSuits(f"{address} cannot be kept: {said}", hint=hint)
     changed = there.modification_time()
     hashes = hash_files(there, progress)
     _refuse_changing(there, hashes, changed)

@@ -15,7 +15,7 @@ from torchenv.actions.downgrade import Copied, DowngradeTarget, find_parts
 from torchenv.actions.lifeboat import Hashed, hash_files
 from torchenv.actions.run import directory_of
 from torchenv.checkpoints.formats import safetensors
-from torchenv.checkpoints.values import Checkpoint, some
+from torchenv.checkpoints.values import Checkpoint, describe_state, some
 from torchenv.environment.inspect import describe
 from torchenv.errors import InputError, NothingSuits, ToolFailed
 from torchenv.storage import is_remote, place
@@ -225,7 +225,7 @@ def refuse_foreign(part: Checkpoint) -> None:
         raise NothingSuits(f"{part.path} is not loaded: it names {some(part.foreign)}, which could run code")
     if part.state != "complete":
         said = "; ".join(note.message for note in part.problems)
-        raise NothingSuits(f"{part.path} is {part.state}: {said}")
+        raise NothingSuits(f"{part.path} is {describe_state(part.state)}: {said}")
 
 
 def find_reader(part: Checkpoint, manifest: Manifest, system: str | None) -> Environment:

@@ -124,6 +124,8 @@ def describe_run(run: Run, environment: Environment, *, advice: bool = True) -> 
             yield f"  copy it with `torchenv checkpoints downgrade {path}/{saved} --for {line}`"
     if run.broken:
         yield f"{path}: newer but incomplete: {', '.join(map(make_printable, run.broken))}"
+    if run.writing:
+        yield f"{path}: being written now: {', '.join(map(make_printable, run.writing))}"
 
 
 def describe_unjudged(environment: Environment) -> str:

@@ -12,7 +12,7 @@ from packaging.version import Version
 from torchenv.system.values import frozen
 
 Format = Literal["dcp", "hf", "torch-zip", "torch-legacy", "torchscript", "pt2", "safetensors", "unknown"]
-State = Literal["complete", "incomplete", "corrupt"]
+State = Literal["complete", "incomplete", "corrupt", "writing"]
 Certainty = Literal["confirmed", "inferred", "unknown"]
 
 _SHOWN, _LONGEST = 5, 200  # names in one message, characters of each
@@ -146,6 +146,11 @@ class Checkpoint:
             "bytes": self.bytes,
             "foreign": list(self.foreign),
         }
+
+
+def describe_state(state: State) -> str:
+    """Return the words for a state, which follow `is`."""
+    return "being written" if state == "writing" else state
 
 
 def runs_code(name: str) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchenv.checkpoints.lifeboats import describe_run, make_printable
 from torchenv.checkpoints.readability import Rules, rules
-from torchenv.checkpoints.values import Certainty, Reader, escape_name, runs_code, some
+from torchenv.checkpoints.values import Certainty, Reader, describe_state, escape_name, runs_code, some
 from torchenv.render.environment import RUNS_SHOWN, columns, count_hidden, describe_run_row
 from torchenv.storage import Transfer
 from torchenv.storage.carry import describe_size
@@ -384,11 +384,11 @@ def _explain_run(run: Saves, line: Run, scanned: Scanned, now: datetime) -> Iter
     """Describe what each environment cannot read, why, and what to do, and what of the run is broken."""
     for environment in scanned.judge.environments:
         # Broken ones are told of below, with their reasons.
-        yield from (f"  {item}" for item in describe_run(replace(line, broken=()), environment))
+        yield from (f"  {item}" for item in describe_run(replace(line, broken=(), writing=()), environment))
     broken = [part for save in run.saves for part in save.parts if not part.complete]
     for part in broken[-_MOST:]:
         said = "; ".join(message for _, message in _problems(part, now))
-        yield f"  {escape_name(part.path)}: {part.found.state}: {said}"
+        yield f"  {escape_name(part.path)}: {describe_state(part.found.state)}: {said}"
     if len(broken) > _MOST:
         yield f"  and {len(broken) - _MOST} more that are not complete"
 
@@ -431,10 +431,10 @@ def _part_lines(
     step = f", step {save.step}" if save.step is not None else ""
     holds = f", {count(found.tensors, 'tensor')}" if found.tensors is not None else ""
     copied = f" ({save.copy_kind} copy)" if save.copy_kind else ""
-    size = describe_size(found.bytes)
-    yield f"{escape_name(part.path)}: {found.format}, {found.state}{step}{holds}, {size}{copied}"
+    size, state = describe_size(found.bytes), describe_state(found.state)
+    yield f"{escape_name(part.path)}: {found.format}, {state}{step}{holds}, {size}{copied}"
     for _, message in _problems(part, now):
-        yield f"  {found.state}: {message}" if not part.complete else f"  note: {message}"
+        yield f"  {state}: {message}" if not part.complete else f"  note: {message}"
     if found.foreign:
         yield f"  not opened; foreign names: {some(found.foreign)}"
     oldest = f"torch {reader.torch.oldest} and newer" if reader.torch.oldest else "torch: not known"

@@ -27,6 +27,7 @@ STATES = {
     "unreadable": "unreadable",
     "unknown": "unknown",
     "incomplete": "incomplete",
+    "writing": "being written",
     "missing": "kept, and no longer there",
     "kept": "kept as a lifeboat",
 }
@@ -37,6 +38,7 @@ _SHAPES = {
     "unreadable": "M-4-4L4 4M4-4L-4 4",
     "unknown": "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
     "incomplete": "M-4-4h8v8h-8z",
+    "writing": "M-4 3h8M0-5v6M-3-2L0 1L3-2",
     "missing": "M0-5L5 4h-10z",
     "kept": "M-3-4h6v7l-3-2l-3 2z",
 }
@@ -91,7 +93,7 @@ def _mark(save: Save, judge: Judge, kept: set[str]) -> Mark:
         path=save.path,
         at=max((part.modification_ns for part in save.parts), default=0) / 1e9,
         by=verdicts if save.complete else {},
-        state=None if save.complete else "incomplete",
+        state=None if save.complete else "writing" if save.being_written else "incomplete",
         kept=not kept.isdisjoint({save.path, *(part.path for part in save.parts)}),
         why="; ".join(problems[:3]),
     )

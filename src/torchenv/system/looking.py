@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+# Of these other machines may change files, as they are mounted by several.
+_SHARED = {"9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "nfs", "nfs4"}
+_SHARED |= {"ocfs2", "orangefs", "smb3", "smbfs", "virtiofs", "wekafs"}
 
 
 def find_paths(directory: Path, pattern: str) -> list[Path]:
@@ -11,3 +16,16 @@ def find_paths(directory: Path, pattern: str) -> list[Path]:
         return sorted(directory.glob(pattern))
     except OSError:
         return []
+
+
+def is_shared(path: str, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
+    """Return whether other machines may write where a path is, as Linux tells; raises `OSError`."""
+    device = os.stat(path).st_dev  # noqa: PTH116
+    # 36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in mounts.read_text("utf-8", "replace").splitlines():
+        before, _, after = line.partition(" - ")
+        if before.split(" ", 3)[2:3] == [wanted]:
+            kind = after.partition(" ")[0]
+            return kind in _SHARED or kind.startswith("fuse.")
+    return False

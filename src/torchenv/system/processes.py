@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,6 +59,28 @@ def name_parent(system: str, run: Callable[[], Runner]) -> str | None:
 def in_proc(directories: Sequence[Path], proc: Path = Path("/proc")) -> tuple[Process, ...]:
     """Find them in Linux's own list; other users' processes cannot be opened."""
     return _others(_in_proc(proc, tuple(f"{directory}/" for directory in directories)))
+
+
+def list_writers(proc: Path = Path("/proc")) -> Mapping[str, Process] | None:
+    """Return the files that are open for writing, each with who writes it; None where that cannot be seen.
+
+    Other users' processes are closed to all but root, and those of other machines to everybody.
+    """
+    writers: dict[str, Process] = {}
+    try:
+        pids = [name for name in os.listdir(proc) if name.isdecimal()]  # noqa: PTH208
+    except OSError:
+        return None
+    for pid in pids:
+        with suppress(OSError):
+            for handle in os.listdir(f"{proc}/{pid}/fd"):  # noqa: PTH208
+                link = f"{proc}/{pid}/fd/{handle}"
+                # The link of an open file has the mode that it was opened with.
+                with suppress(OSError):
+                    if os.lstat(link).st_mode & stat.S_IWUSR and (path := os.readlink(link)).startswith("/"):  # noqa: PTH115
+                        name = Path(f"{proc}/{pid}/comm").read_text("utf-8", "replace").strip()
+                        writers[path] = Process(int(pid), name)
+    return writers
 
 
 def ask_system(run: Runner, directories: Sequence[Path], *, system: str) -> tuple[Process, ...]:

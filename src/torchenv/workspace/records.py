@@ -184,7 +184,8 @@ class Run:
     """What a scan saw of one training run; `newest_readable` goes by the number of the environment.
 
     `newest` is the newest complete save, which torch `needs` or newer reads, and of which a downgraded copy
-    could be read by the environments of `downgrades_for`. `broken` are incomplete or damaged saves after it.
+    could be read by the environments of `downgrades_for`. `broken` are incomplete or damaged saves after it,
+    `writing` those that were being written when it was looked at.
     For those of `unknown_for` it is not known whether they read the newest, as it holds what torch does not.
     Those of `with_code_for` read the save of `newest_readable` only with code or an allow-list.
     Of the environments of `unjudged_for` nothing is known: they came later, and no index was there to ask.
@@ -198,6 +199,7 @@ class Run:
     needs: str | None = None
     downgrades_for: tuple[int, ...] = ()
     broken: tuple[str, ...] = ()
+    writing: tuple[str, ...] = ()
     unjudged_for: tuple[int, ...] = ()
     unknown_for: tuple[int, ...] = ()
     with_code_for: tuple[int, ...] = ()

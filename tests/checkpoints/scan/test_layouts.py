@@ -219,6 +219,7 @@ def test_a_marker_beside_a_save_says_that_it_is_not_finished(tmp_path: Path) -> 
 
 def test_a_file_whose_name_says_so_is_told_as_a_save_that_is_not_finished(tmp_path: Path) -> None:
     (tmp_path / "model_100.pt.tmp").write_bytes(b"PK")
+    settle(tmp_path)
     said = "by its name it is not finished: model_100.pt.tmp"
     assert find_broken(tmp_path) == {"model_100.pt.tmp": [said]}
 

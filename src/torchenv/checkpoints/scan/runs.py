@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from torchenv.checkpoints.layouts import layouts
 from torchenv.checkpoints.readability import reader_after
 from torchenv.checkpoints.scan.index import Found, ScanIndex, ScannedFolder
-from torchenv.checkpoints.scan.unfinished import mark_unfinished
+from torchenv.checkpoints.scan.unfinished import mark_being_written, mark_unfinished
 from torchenv.checkpoints.steps import is_copy, original_of, parse_step_words, standing
 from torchenv.checkpoints.values import Reader
 from torchenv.storage import is_remote
@@ -58,6 +58,10 @@ class Save:
     @property
     def complete(self) -> bool:
         return all(part.complete for part in self.parts)
+
+    @property
+    def being_written(self) -> bool:
+        return any(part.found.state == "writing" for part in self.parts)
 
     @property
     def copy_kind(self) -> str:
@@ -232,6 +236,7 @@ def runs_of(index: ScanIndex, shown: Callable[[str], str]) -> list[Saves]:
     _join_inner(runs, inner, shown)
     _join_shared(runs)
     mark_unfinished(runs, index)
+    mark_being_written(runs)
     _label_copies(runs, index)
     _join_copies(runs)
     grouped = [
@@ -317,7 +322,8 @@ def run_line(run: Saves, judge: Judge) -> Run:
                 with_code += [environment.number] if read == "readable-with-code" else []
                 break
     after = originals[originals.index(newest) + 1 :] if newest else originals
-    broken = [save.name for save in after if not save.complete]
+    writing = tuple(save.name for save in after if save.being_written)
+    broken = [save.name for save in after if not save.complete and not save.being_written]
     return Run(
         path=run.path,
         newest=newest.name if newest else None,
@@ -329,6 +335,7 @@ def run_line(run: Saves, judge: Judge) -> Run:
             if newest and judge.of_copy(newest, environment)
         ),
         broken=tuple(broken[-_NAMED:]),
+        writing=writing[-_NAMED:],
         unknown_for=tuple(
             environment.number
             for environment in judge.environments

@@ -1,17 +1,32 @@
-"""Finds the saves that their own writers call unfinished, whole as each of their files may be."""
+"""Finds the saves that are being written, or that their own writers call unfinished."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchenv.checkpoints.layouts import Gap, layouts
 from torchenv.checkpoints.steps import original_of, step_of
-from torchenv.checkpoints.values import CheckpointNote, escape_name
+from torchenv.checkpoints.values import CheckpointNote, State, escape_name
+from torchenv.storage import is_remote
+from torchenv.storage.names import is_part
+from torchenv.system.looking import is_shared
+from torchenv.system.processes import Process, list_writers
 
 if TYPE_CHECKING:
     from torchenv.checkpoints.scan.index import ScanIndex, ScannedFolder
     from torchenv.checkpoints.scan.runs import Save
+
+_SECOND = 1_000_000_000  # nanoseconds
+# A save whose files changed within this time may be finished in the next moment.
+_FRESH = 60 * _SECOND
+# A large save may stand still for long between two writes.
+_RECENT = 3600 * _SECOND
+
+FindWriters = Callable[[], Mapping[str, Process] | None]
 
 
 def mark_unfinished(runs: Mapping[str, Mapping[str, Save]], index: ScanIndex) -> None:
@@ -40,6 +55,69 @@ def mark_unfinished(runs: Mapping[str, Mapping[str, Save]], index: ScanIndex) ->
             for gap in gaps:
                 if gap.saves is None or gap.saves.fullmatch(original_of(save.name)):
                     _mark(save, gap.note)
+
+
+def mark_being_written(
+    runs: Mapping[str, Mapping[str, Save]],
+    now_ns: int | None = None,
+    find_writers: FindWriters = list_writers,
+) -> None:
+    """Mark the saves that are being written now: by the files that are open, where that can be seen.
+
+    Else what is unfinished by its own names, and was changed a moment ago, is taken to be.
+    """
+    now = time.time_ns() if now_ns is None else now_ns
+    recent: dict[str, Save] = {}
+    for run, saves in runs.items():
+        if is_remote(run):  # an object is there once it is whole
+            continue
+        for save in saves.values():
+            settled = all(0 < part.seen.folder.changed < now - _RECENT for part in save.parts)
+            if settled and save.complete:
+                continue
+            age = now - max(part.modification_ns for part in save.parts)
+            if age < (_FRESH if save.complete else _RECENT):
+                recent[os.path.realpath(save.address)] = save
+    if not recent:
+        return
+    writers = find_writers()
+    for path, process in (writers or {}).items():
+        folder, _, name = path.rpartition(os.sep)
+        written = recent.get(path) or (_find_above(folder, recent) if is_part(name) else None)
+        if written is not None:
+            said = f"{escape_name(str(process))} is writing {escape_name(name)}"
+            _mark(written, CheckpointNote("writing", said), "writing")
+    for path, save in recent.items():
+        age = now - max(part.modification_ns for part in save.parts)
+        if save.complete or age >= _FRESH or save.being_written:
+            continue
+        if _is_temporary(save) or not _sees_writers(path, writers):
+            said = f"its files changed {max(age, 0) // _SECOND} s ago: it may still be being written"
+            _mark(save, CheckpointNote("writing", said), "writing")
+
+
+def _find_above(folder: str, saves: Mapping[str, Save]) -> Save | None:
+    while folder:
+        if (save := saves.get(folder)) is not None:
+            return save
+        folder = folder.rpartition(os.sep)[0]
+    return None
+
+
+def _is_temporary(save: Save) -> bool:
+    """Whether a save is unfinished by the name of a file or by its own: model.pt.tmp, .metadata.tmp."""
+    codes = {code for part in save.parts for code, _ in part.found.problems}
+    return "unfinished" in codes or any(".metadata.tmp" in part.seen.folder.files for part in save.parts)
+
+
+def _sees_writers(path: str, writers: Mapping[str, Process] | None) -> bool:
+    """Whether one who writes a file would be seen: neither another user nor another machine."""
+    if writers is None:
+        return False
+    try:
+        return os.geteuid() in (0, Path(path).stat().st_uid) and not is_shared(path)
+    except OSError:
+        return True  # it is gone
 
 
 def _find_folder(roots: Sequence[Mapping[str, ScannedFolder]], address: str) -> ScannedFolder | None:
@@ -91,13 +169,14 @@ def _list_newer(saves: Mapping[str, Save], content: str) -> Iterator[Save]:
             yield save
 
 
-def _mark(save: Save, note: CheckpointNote) -> None:
-    """Make the first part of a save incomplete, with the reason."""
+def _mark(save: Save, note: CheckpointNote, state: State = "incomplete") -> None:
+    """Make the first part of a save incomplete, with the reason; or the state that is told."""
     at = next((number for number, part in enumerate(save.parts) if part.complete), 0)
     part = save.parts[at]
     problem = [note.code, note.message]
     if problem in part.found.problems:
         return
-    state = "incomplete" if part.complete else part.found.state
+    if state == "incomplete" and not part.complete:
+        state = part.found.state
     found = part.found._replace(state=state, problems=[*part.found.problems, problem])
     save.parts[at] = part._replace(found=found)
