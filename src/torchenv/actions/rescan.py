@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from glob import escape
 from pathlib import Path
 
@@ -144,15 +144,17 @@ class _TimedPlace(LocalPlace):
         self.why = ""  # why it was not walked to its end
         self.closed: list[str] = []  # sentences on the directories in it that could not be looked into
 
-    def walk(self, known: Mapping[str, Folder]) -> Iterator[tuple[str, Folder]]:
+    def walk(
+        self, known: Mapping[str, Folder], apart_from: Collection[str] = ()
+    ) -> Iterator[tuple[str, Folder]]:
         if self._is_over():
             self.why = "time"
             return
         try:
-            for address, folder in super().walk(known):
+            for address, folder in super().walk(known, apart_from):
                 yield address, folder
                 if folder.closed:
-                    self.closed.append(f"{address} cannot be opened: {folder.closed}")
+                    self.closed.append(f"{address} {folder.closed}")
                 if self._is_over():
                     self.why = "time"
                     return

@@ -64,12 +64,13 @@ class SaveLayout:
     saves: re.Pattern[str] | None
     inner: tuple[str, ...]
     shared: tuple[str, ...]
+    newest: tuple[str, ...]
     pointers: tuple[str, ...]
     parts: tuple[PartRule, ...]
 
     @classmethod
     def parse(cls, table: Table) -> SaveLayout:
-        table.only({"name", "source", "saves", "inner", "shared", "pointers", "part"})
+        table.only({"name", "source", "saves", "inner", "shared", "newest", "pointers", "part"})
         saves = table.strings("saves")
         return cls(
             name=table.get("name", str),
@@ -77,6 +78,7 @@ class SaveLayout:
             saves=_compile(*saves) if saves else None,
             inner=table.strings("inner"),
             shared=table.strings("shared"),
+            newest=table.strings("newest"),
             pointers=table.strings("pointers"),
             parts=tuple(map(PartRule.parse, table.tables("part"))),
         )
@@ -99,6 +101,11 @@ class Layouts:
     def shared_names(self) -> frozenset[str]:
         """The folders beside the saves of a run that belong to its newest."""
         return frozenset(name for layout in self.layouts for name in layout.shared)
+
+    @cached_property
+    def newest(self) -> re.Pattern[str]:
+        """The names without a step under which a trainer writes its newest save again and again."""
+        return _compile(*(text for layout in self.layouts for text in layout.newest))
 
     @cached_property
     def _inner(self) -> re.Pattern[str]:

@@ -91,7 +91,7 @@ def _mark(save: Save, judge: Judge, kept: set[str]) -> Mark:
     verdicts = {environment.number: _verdict(save, environment, judge) for environment in judge.environments}
     return Mark(
         path=save.path,
-        at=max((part.modification_ns for part in save.parts), default=0) / 1e9,
+        at=save.modification_ns / 1e9,
         by=verdicts if save.complete else {},
         state=None if save.complete else "writing" if save.being_written else "incomplete",
         kept=not kept.isdisjoint({save.path, *(part.path for part in save.parts)}),

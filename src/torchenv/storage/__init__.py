@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -26,13 +26,14 @@ class Folder:
     """A directory with the files in it that a checkpoint may consist of.
 
     `files` gives size and time of change of each, as a list of two: equal lists, equal file. `changed` is
-    when names were added or removed; 0 where that is not known or too recent to tell. `folders` are in it.
-    `closed` says why it could not be looked into.
+    when names were added or removed; 0 where that is not known or too recent to tell. `folders` are in it,
+    and `links` lead to others. `closed` says what kept it from being looked into: "cannot be opened: …".
     """
 
     changed: int = 0
     files: dict[str, list[int]] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
     closed: str = ""
 
 
@@ -82,14 +83,20 @@ class Place(Protocol):
     def exists(self) -> bool:
         """Whether there is anything."""
 
-    def walk(self, known: Mapping[str, Folder]) -> Iterator[tuple[str, Folder]]:
+    def walk(
+        self, known: Mapping[str, Folder], apart_from: Collection[str] = ()
+    ) -> Iterator[tuple[str, Folder]]:
         """Yield it and every directory below with its address; what is `known` is only looked at for change.
 
-        A directory that is as it is known is given as the same object. Links to directories are not followed.
+        A directory that is as it is known is given as the same object. A link to a directory is followed, but
+        for one that lies below anyway or in another place of `apart_from`: nothing is given twice.
         """
 
+    def look_beside(self) -> tuple[str, Folder] | None:
+        """Return the address and the listing of the directory that it lies in; None where that costs much."""
+
     def tree(self, address: str) -> Tree:
-        """Return the files of a checkpoint below; no link that leads out of this place is followed."""
+        """Return the files of a checkpoint below."""
 
     def files(self) -> Mapping[str, int]:
         """Return every file below by its name with `/` between the parts, and its size in bytes.

@@ -5,21 +5,23 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from torchenv.errors import InputError
 from torchenv.storage import Folder, Place, Transfer
-from torchenv.storage.names import is_part, is_skipped
-from torchenv.storage.tree import LocalTree, Tree, leads_out
+from torchenv.storage.names import SUFFIXES, is_part, is_skipped
+from torchenv.storage.tree import LocalTree, Tree, leads_into_system, leads_out
 from torchenv.system.clone import clone
 from torchenv.system.disk import Disk
 
 # A directory that changed a moment ago may change again under the same time.
 _SETTLED = 2_000_000_000  # nanoseconds
 _BLOCK = 8 << 20
+# Directories behind links: a link may lead to all of a cluster's data.
+_MOST_LINKED = 10_000
 
 # In each directory that torchenv is writing; one without it is never deleted.
 _MARK = ".torchenv-draft"
@@ -37,20 +39,33 @@ class LocalPlace:
     def exists(self) -> bool:
         return os.path.exists(self.path)
 
-    def walk(self, known: Mapping[str, Folder]) -> Iterator[tuple[str, Folder]]:
-        root = Path(os.path.realpath(self.path))
+    def walk(
+        self, known: Mapping[str, Folder], apart_from: Collection[str] = ()
+    ) -> Iterator[tuple[str, Folder]]:
+        root = os.path.realpath(self.path)
         if not os.path.isdir(root):
             yield self.address, Folder(files=_one_file(self.path))
             return
         now = time.time_ns()
-        waiting = [self.address]
+        places = {root, *map(os.path.realpath, apart_from)}
+        # Each with its path without links, where it lies behind one.
+        waiting = [(self.address, "")]
+        behind_links: set[str] = set()
         while waiting:
-            path = waiting.pop()
+            path, real = waiting.pop()
+            if real in behind_links:
+                continue
+            if real:
+                behind_links.add(real)
+            if len(behind_links) > _MOST_LINKED:
+                closed = f"was not followed: over {_MOST_LINKED} directories lie behind links"
+                yield path, Folder(closed=closed)
+                return
             try:
                 changed = os.stat(path).st_mtime_ns  # noqa: PTH116 - a Path for each of thousands is felt
                 before = known.get(path)
                 if before is None or before.changed != changed or not _as_before(path, before):
-                    folder = _list_folder(path, root)
+                    folder = _list_folder(path)
                     folder.changed = changed if changed < now - _SETTLED else 0
                 else:
                     folder = before
@@ -58,13 +73,28 @@ class LocalPlace:
                 if path == self.address:
                     raise
                 if not isinstance(error, FileNotFoundError):  # gone meanwhile
-                    yield path, Folder(closed=error.strerror or str(error))
+                    yield path, Folder(closed=f"cannot be opened: {error.strerror or error}")
                 continue
             yield path, folder
-            waiting += [f"{path}{os.sep}{name}" for name in folder.folders]
+            between = os.sep
+            for name in folder.links:
+                linked = os.path.realpath(f"{path}{between}{name}")
+                if all(_is_apart(linked, place) for place in places):
+                    waiting.append((f"{path}{between}{name}", linked))
+            waiting += [
+                (f"{path}{between}{name}", f"{real}{between}{name}" if real else "")
+                for name in folder.folders
+            ]
+
+    def look_beside(self) -> tuple[str, Folder] | None:
+        above = os.path.dirname(self.address)  # noqa: PTH120
+        try:
+            return above, _list_folder(above)
+        except OSError:
+            return None
 
     def tree(self, address: str) -> Tree:
-        return LocalTree(Path(address), self.path)
+        return LocalTree(Path(address))
 
     def files(self) -> Mapping[str, int]:
         """Return every file below; raises `InputError` for a link that a copy could not hold."""
@@ -228,23 +258,54 @@ def _as_before(path: str, before: Folder) -> bool:
     return True
 
 
-def _list_folder(path: str, root: Path) -> Folder:
+def _list_folder(path: str) -> Folder:
     folder = Folder()
     with os.scandir(path) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 if not is_skipped(entry.name):
                     folder.folders.append(entry.name)
-            elif is_part(entry.name) and (status := _plain_file(entry, root)) is not None:
+            elif entry.is_symlink() and _leads_to_directory(entry):
+                if not is_skipped(entry.name):
+                    folder.links.append(entry.name)
+            elif is_part(entry.name) and not _is_alias(entry) and (status := _plain_file(entry)) is not None:
                 folder.files[entry.name] = [status.st_size, status.st_mtime_ns]
     folder.folders.sort(reverse=True)
+    folder.links.sort(reverse=True)
     return folder
 
 
-def _plain_file(entry: os.DirEntry[str], root: Path) -> os.stat_result | None:
-    """Return the status of a file; None for what is none, leads out of `root`, or is gone meanwhile."""
+def _leads_to_directory(entry: os.DirEntry[str]) -> bool:
     try:
-        if not entry.is_file() or (entry.is_symlink() and leads_out(Path(entry.path), root)):
+        return entry.is_dir()
+    except OSError:
+        return False  # a link in a circle
+
+
+def _is_apart(real: str, root: str) -> bool:
+    """Whether a directory behind a link is neither found below `root` anyway nor holds `root` itself."""
+    one, other = f"{real}{os.sep}", f"{root}{os.sep}"
+    return not (one.startswith(other) or other.startswith(one) or leads_into_system(one))
+
+
+def _is_alias(entry: os.DirEntry[str]) -> bool:
+    """Whether a file is a second name of one that is found below: last.ckpt -> step=200.ckpt."""
+    if not entry.is_symlink() or not entry.name.endswith(tuple(SUFFIXES)):
+        return False
+    real = os.path.realpath(entry.path)
+    beside = f"{os.path.realpath(os.path.dirname(entry.path))}{os.sep}"  # noqa: PTH120
+    return real.startswith(beside) and is_part(os.path.basename(real))  # noqa: PTH119
+
+
+def _plain_file(entry: os.DirEntry[str], within: Path | None = None) -> os.stat_result | None:
+    """Return the status of a file; None for what is none, leads out of a directory, or is gone meanwhile."""
+    try:
+        if not entry.is_file():
+            return None
+        if entry.is_symlink() and (
+            leads_into_system(os.path.realpath(entry.path))
+            or (within is not None and leads_out(Path(entry.path), within))
+        ):
             return None
         return entry.stat()
     except OSError:

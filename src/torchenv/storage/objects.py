@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, BinaryIO, cast
@@ -51,7 +51,11 @@ class ObjectPlace:
     def exists(self) -> bool:
         return bool(self._find_files())
 
-    def walk(self, known: Mapping[str, Folder]) -> Iterator[tuple[str, Folder]]:  # noqa: ARG002 - one listing tells all
+    def walk(
+        self,
+        known: Mapping[str, Folder],  # noqa: ARG002 - one listing tells all
+        apart_from: Collection[str] = (),  # noqa: ARG002 - there are no links
+    ) -> Iterator[tuple[str, Folder]]:
         found = self._find_files()
         if not found:
             raise FileNotFoundError(errno.ENOENT, "nothing is there", self.address)
@@ -66,6 +70,9 @@ class ObjectPlace:
             if is_part(name):
                 folders.setdefault(at, Folder()).files[name] = [size, _mark(info)]
         yield from sorted(folders.items())
+
+    def look_beside(self) -> tuple[str, Folder] | None:
+        return None
 
     def tree(self, address: str) -> Tree:
         path = self._path + address.removeprefix(self.address)

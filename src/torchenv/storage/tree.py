@@ -30,14 +30,13 @@ class Tree(Protocol):
 class LocalTree:
     """A directory, or one file, of the local file system.
 
-    A link that leads out of `root` (the directory itself, unless told) is left out, and so is
-    whatever is not a plain file: opening a pipe would wait for ever.
+    Links to files are followed. Whatever is not a plain file is left out, and so is what the system makes
+    up, as in /proc: reading a pipe would wait for ever.
     """
 
-    def __init__(self, path: Path, root: Path | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self._directory = path if os.path.isdir(path) else path.parent
         self._only = None if os.path.isdir(path) else path.name
-        self._root = root or self._directory
         self.path = str(path)
 
     def sizes(self) -> Mapping[str, int]:
@@ -48,7 +47,7 @@ class LocalTree:
         sizes = {}
         for name, path in sorted(found):
             try:
-                if path.is_symlink() and leads_out(path, self._root):
+                if path.is_symlink() and leads_into_system(os.path.realpath(path)):
                     continue
                 status = path.stat()
             except OSError:
@@ -62,6 +61,11 @@ class LocalTree:
             file.seek(start)
             # One read for all of it: a second copy of a large `.metadata` would be felt.
             return file.read() if length is None else file.read(length)
+
+
+def leads_into_system(path: str) -> bool:
+    """Return whether a path without links is of what the system makes up and no disk holds."""
+    return path.startswith(("/proc/", "/sys/", "/dev/"))
 
 
 def leads_out(link: Path, root: Path) -> bool:

@@ -31,7 +31,7 @@ EXPECTED = {
     "accelerate": ("checkpoints", [("checkpoint_0", 0), ("checkpoint_1", 1)]),
     "accelerate-fsdp": ("checkpoints", [("checkpoint_0", 0), ("checkpoint_1", 1)]),
     "deepspeed": ("runs/tiny", [("global_step1", 1), ("global_step2", 2)]),
-    "lightning": (LIGHTNING, [("last.ckpt", None), ("epoch=0-step=1.ckpt", 1), ("epoch=0-step=2.ckpt", 2)]),
+    "lightning": (LIGHTNING, [("epoch=0-step=1.ckpt", 1), ("epoch=0-step=2.ckpt", 2), ("last.ckpt", None)]),
     "lightning-folders": (LIGHTNING, [("epoch=0-step=1.ckpt", 1), ("epoch=1-step=2.ckpt", 2)]),
     "megatron": ("runs/tiny", [("iter_0000010", 10), ("iter_0000020", 20)]),
     "nemo": (
@@ -276,3 +276,34 @@ def test_a_save_that_lacks_a_part_of_its_layout_is_not_copied(tmp_path: Path) ->
     assert len([path for path in copied.rglob("*") if path.is_file()]) == 9
     with pytest.raises(NothingSuits):
         copy(1)
+
+
+def test_a_save_without_a_step_that_is_written_again_and_again_is_placed_by_its_time(tmp_path: Path) -> None:
+    root = bring("lightning", tmp_path / "project")
+    folder = root / LIGHTNING
+    (run,) = group(root)
+    assert [save.name for save in run.saves][-1] == "last.ckpt"
+    # A training that was started again has gone on since.
+    os.utime(folder / "epoch=0-step=2.ckpt", (LONG_AGO + 60, LONG_AGO + 60))
+    (run,) = group(root)
+    assert [save.name for save in run.saves] == ["epoch=0-step=1.ckpt", "last.ckpt", "epoch=0-step=2.ckpt"]
+
+
+@pytest.mark.parametrize("is_pointer", [False, True])
+def test_a_save_that_is_named_by_itself_is_judged_by_what_lies_beside_it(
+    tmp_path: Path,
+    is_pointer: bool,  # noqa: FBT001
+) -> None:
+    step = save(tmp_path / "runs" / "step-200", "dcp-2.15.0")
+    save(tmp_path / "runs" / "step-100", "dcp-2.15.0")
+    if is_pointer:
+        (step.parent / "latest").write_text("step-100")
+        said = "latest names step-100, and its writer names a save once it is finished"
+    else:
+        (step.parent / "step-200-unfinished").touch()
+        said = "step-200-unfinished is there until it is finished"
+    settle(tmp_path)
+    with pytest.raises(NothingSuits) as refused:
+        downgrade(str(step), DowngradeTarget(torch="2.14"), progress=lambda *_: None)
+    assert refused.value.message == f"{step} is incomplete: {said}"
+    assert not (tmp_path / "runs-for-2.14").exists()

@@ -16,7 +16,7 @@ from torchenv.checkpoints.scan.index import ScanIndex
 from torchenv.checkpoints.scan.runs import Judge, run_line, runs_of
 from torchenv.environment.base_python import BasePython
 from torchenv.errors import InputError
-from torchenv.storage import place
+from torchenv.storage import local, place
 from torchenv.workspace.records import Environment, EnvironmentKind, Run, State
 
 
@@ -133,15 +133,77 @@ def test_a_single_file_can_be_the_root(tmp_path: Path) -> None:
     assert (root, address, found.name, found.format) == (str(file), str(file), "", "torch-zip")
 
 
-def test_a_link_that_leads_out_of_the_root_is_not_followed(tmp_path: Path) -> None:
-    outside = save(tmp_path / "outside" / "step-900", "dcp-2.15.0")
+def test_links_are_followed_and_nothing_is_listed_twice(tmp_path: Path) -> None:
+    outside = save(tmp_path / "scratch" / "b" / "step-900", "dcp-2.15.0")
     root = tmp_path / "runs"
     inside = save(root / "a" / "step-100", "dcp-2.14.1")
-    (root / "a" / "step-800").symlink_to(outside)
+    shutil.copy(SAMPLES / "2.8.0" / "ts_plain" / "ck.pt", root / "a" / "model_200.pt")
+    # A run on another disk, twice and from within; a second name of a save; circles; the whole system.
+    (root / "b").symlink_to(outside.parent)
+    (root / "same").symlink_to(outside.parent)
+    (root / "z").symlink_to(outside)
+    (outside.parent / "back").symlink_to(root)
     (root / "a" / "latest").symlink_to(inside)
-    (root / "a" / "model.pt").symlink_to(SAMPLES / "2.8.0" / "ts_plain" / "ck.pt")
+    (root / "a" / "last.pt").symlink_to("model_200.pt")
     (root / "around").symlink_to(root)
-    assert states(root) == {"a/step-100": "complete"}
+    (root / "above").symlink_to(tmp_path)
+    (root / "processes").symlink_to("/proc/self")
+    assert states(root) == {
+        "a/step-100": "complete",
+        "a/model_200.pt": "complete",
+        "b/step-900": "complete",
+    }
+
+
+def test_what_another_root_holds_is_not_listed_behind_a_link_too(tmp_path: Path) -> None:
+    outside = save(tmp_path / "scratch" / "b" / "step-900", "dcp-2.15.0")
+    root = tmp_path / "runs"
+    save(root / "a" / "step-100", "dcp-2.14.1")
+    (root / "b").symlink_to(outside.parent)
+    index = scan([place(root), place(tmp_path / "scratch")], None, lambda _: None)
+    assert [address for _, address, _, _ in index] == [str(root / "a" / "step-100"), str(outside)]
+
+
+def test_what_lies_behind_a_link_is_looked_at_again(tmp_path: Path) -> None:
+    outside = save(tmp_path / "scratch" / "step-900", "dcp-2.15.0")
+    root = tmp_path / "runs"
+    root.mkdir()
+    (root / "b").symlink_to(outside.parent)
+    settle(tmp_path)
+    first = ScanIndex.from_json(scanned(root).to_json())
+    assert first is not None
+    assert (scanned(root, first).read, scanned(root, first).roots) == (0, first.roots)
+    save(tmp_path / "scratch" / "step-1000", "dcp-2.15.0")
+    again = scanned(root, first)
+    assert {Path(address).name for _, address, _, _ in again} == {"step-900", "step-1000"}
+    assert again.read == 1
+
+
+def test_a_snapshot_whose_files_are_links_into_its_cache_is_read(tmp_path: Path) -> None:
+    # models--ada--tiny/snapshots/REVISION/model.safetensors -> ../../blobs/SHA: huggingface_hub.
+    snapshot = tmp_path / "models--ada--tiny" / "snapshots" / "0123"
+    blobs = tmp_path / "models--ada--tiny" / "blobs"
+    snapshot.mkdir(parents=True)
+    blobs.mkdir()
+    for number, path in enumerate(sorted((SAMPLES / "2.15.0" / "hf").glob("*"))):
+        shutil.copy(path, blobs / f"{number:064}")
+        (snapshot / path.name).symlink_to(f"../../blobs/{number:064}")
+    (state,) = states(snapshot).values()
+    assert state == "complete"
+    assert list(states(tmp_path).values()) == ["complete"]
+
+
+def test_not_more_directories_are_followed_than_a_training_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "_MOST_LINKED", 3)
+    (tmp_path / "runs").mkdir()
+    for number in range(5):
+        (tmp_path / "data" / str(number)).mkdir(parents=True)
+    (tmp_path / "runs" / "data").symlink_to(tmp_path / "data")
+    said: list[str] = []
+    scan([place(tmp_path / "runs")], None, said.append)
+    assert said == [f"{tmp_path}/runs/data/2 was not followed: over 3 directories lie behind links"]
 
 
 def test_names_that_could_run_code_are_told_and_nothing_runs(tmp_path: Path) -> None:
@@ -252,7 +314,7 @@ def test_a_file_that_is_named_itself_may_be_a_link(tmp_path: Path) -> None:
     link = tmp_path / "snapshots" / "model.pt"
     link.parent.mkdir()
     link.symlink_to(file)
-    assert states(link.parent) == {}
+    assert states(link.parent) == {"model.pt": "complete"}
     assert [found.state for _, _, _, found in scanned(link)] == ["complete"]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from threading import Lock
 
@@ -10,9 +11,10 @@ from torchenv.checkpoints import inspect
 from torchenv.checkpoints.formats.weight_index import find_missing_shards
 from torchenv.checkpoints.layouts import layouts
 from torchenv.checkpoints.scan.index import Found, ScanIndex, ScannedFolder
+from torchenv.checkpoints.steps import is_save
 from torchenv.checkpoints.values import Checkpoint, CheckpointNote, Reader, escape_name
 from torchenv.errors import InputError, ToolFailed
-from torchenv.storage import Folder, Place
+from torchenv.storage import Folder, Place, is_remote
 from torchenv.storage.names import is_being_written
 
 _WHOLE = (".distcp", ".metadata", ".metadata.tmp")
@@ -42,9 +44,10 @@ def scan_into(
     for root in roots:
         known = before.roots.get(root.address, {}) if before else {}
         seen = index.roots[root.address] = {}
+        others = [other.address for other in roots if other is not root and not is_remote(other.address)]
         try:
             # Not made first and put there then: what was seen must be there when this is interrupted.
-            for address, folder in _scan_root(root, known, index, say):
+            for address, folder in _scan_root(root, others, known, index, say):
                 seen[address] = folder  # noqa: PERF403
         except ToolFailed as error:
             # A store that does not answer keeps nobody from looking at the others.
@@ -52,18 +55,23 @@ def scan_into(
             seen.update({address: folder for address, folder in known.items() if address not in seen})
             if len(roots) > 1:
                 say(f"{error.message}: what was seen there before is kept")
+        _look_beside(root, index)
     if failed and len(failed) == len(roots):
         raise failed[0]
 
 
 def _scan_root(
-    root: Place, known: dict[str, ScannedFolder], index: ScanIndex, say: Callable[[str], None]
+    root: Place,
+    others: Collection[str],
+    known: dict[str, ScannedFolder],
+    index: ScanIndex,
+    say: Callable[[str], None],
 ) -> Iterator[tuple[str, ScannedFolder]]:
     adder, waiting = _Adder(index), list[tuple[str, Folder]]()
     try:
-        for address, folder in root.walk({address: seen.folder for address, seen in known.items()}):
+        for address, folder in root.walk({address: seen.folder for address, seen in known.items()}, others):
             if folder.closed:
-                say(f"{address} cannot be opened: {folder.closed}")
+                say(f"{address} {folder.closed}")
                 continue
             seen = known.get(address)
             if seen is not None and seen.folder is folder:
@@ -145,6 +153,15 @@ def _look_at(root: Place, address: str, folder: Folder, index: _Adder) -> Iterat
             problems = (*checkpoint.problems, lacking[name])
             checkpoint = replace(checkpoint, state="incomplete", problems=problems)
         yield index.add(checkpoint, "" if one else name)
+
+
+def _look_beside(root: Place, index: ScanIndex) -> None:
+    """Look where the words of its writer are, if a root is itself a save."""
+    own = index.roots[root.address].get(root.address)
+    is_whole = own is not None and any(not found.name for found in own.found)
+    if (is_whole or is_save(os.path.basename(root.address))) and (there := root.look_beside()):  # noqa: PTH119
+        address, folder = there
+        index.beside[address] = ScannedFolder(folder, [], _read_pointers(root, address, folder))
 
 
 def _describe_incomplete(address: str, name: str, folder: Folder, note: CheckpointNote) -> Checkpoint:

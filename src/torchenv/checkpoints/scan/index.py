@@ -16,7 +16,7 @@ from torchenv.checkpoints.values import Checkpoint, CheckpointNote, Format, Rang
 from torchenv.storage import Folder
 from torchenv.storage.names import LAYOUTS
 
-SCHEMA = "torchenv.checkpoint-index/2"
+SCHEMA = "torchenv.checkpoint-index/3"
 
 
 class Found(NamedTuple):
@@ -51,9 +51,10 @@ class ScanIndex:
     readers: list[Reader] = field(default_factory=list)
     roots: dict[str, dict[str, ScannedFolder]] = field(default_factory=dict)
     read: int = 0  # folders whose checkpoints had to be read anew
-    copies: dict[str, str] = field(
-        default_factory=dict
-    )  # addresses of torchenv's own copies, and how it made each
+    # Addresses of torchenv's own copies, and how it made each.
+    copies: dict[str, str] = field(default_factory=dict)
+    # What lies beside a root that is itself a save: its writer may call it unfinished there.
+    beside: dict[str, ScannedFolder] = field(default_factory=dict)
     _numbers: dict[Reader, int] = field(default_factory=dict)
 
     def without_roots(self) -> ScanIndex:
@@ -113,6 +114,7 @@ class ScanIndex:
                         scanned.folder.changed,
                         scanned.folder.files,
                         scanned.folder.folders,
+                        scanned.folder.links,
                         scanned.found,
                         scanned.pointers,
                     ]
@@ -134,11 +136,11 @@ class ScanIndex:
             roots = {
                 root: {
                     address: ScannedFolder(
-                        Folder(changed, files, folders),
+                        Folder(changed, files, folders, links),
                         [Found(*found_item) for found_item in found],
                         pointers,
                     )
-                    for address, (changed, files, folders, found, pointers) in seen.items()
+                    for address, (changed, files, folders, links, found, pointers) in seen.items()
                 }
                 for root, seen in document["roots"].items()
             }

@@ -53,6 +53,7 @@ class Save:
     step: int | None
     parts: list[Part] = field(default_factory=list)
     address: str = ""
+    follows: int | None = None  # the step after which it was written, where its name tells none
     made: str = ""  # how torchenv made it, where it noted that: converted
 
     @property
@@ -81,7 +82,14 @@ class Save:
         """
         if self.step is not None:
             return (self.step, 0 if self.copy_kind else 1, self.name)
-        return (-1, max(part.modification_ns for part in self.parts), self.name)
+        if self.follows is not None:
+            return (self.follows, 2, self.name)
+        return (-1, self.modification_ns, self.name)
+
+    @property
+    def modification_ns(self) -> int:
+        """When the newest of its files was changed, in nanoseconds; 0 where the place tells no times."""
+        return max(part.modification_ns for part in self.parts)
 
 
 @dataclass(slots=True)
@@ -238,6 +246,7 @@ def runs_of(index: ScanIndex, shown: Callable[[str], str]) -> list[Saves]:
     mark_unfinished(runs, index)
     mark_being_written(runs)
     _label_copies(runs, index)
+    _place_by_time(runs)
     _join_copies(runs)
     grouped = [
         Saves(shown(run), sorted(saves.values(), key=lambda save: save.order)) for run, saves in runs.items()
@@ -277,6 +286,20 @@ def _join_shared(runs: dict[str, dict[str, Save]]) -> None:
             if len(saves) > 1:
                 parts = saves.pop(name).parts
                 max(saves.values(), key=lambda save: save.order).parts += parts
+
+
+def _place_by_time(runs: dict[str, dict[str, Save]]) -> None:
+    """Put last.ckpt, which tells no step, after the saves that are not younger than it is."""
+    newest = layouts().newest
+    for saves in runs.values():
+        for name, save in saves.items():
+            if save.step is None and newest.fullmatch(name) and (time := save.modification_ns):
+                older = (
+                    other.step
+                    for other in saves.values()
+                    if other.step is not None and other.modification_ns <= time
+                )
+                save.follows = max(older, default=None)
 
 
 def _label_copies(runs: dict[str, dict[str, Save]], index: ScanIndex) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from torchenv.checkpoints.layouts import Gap, layouts
 from torchenv.checkpoints.steps import original_of, step_of
 from torchenv.checkpoints.values import CheckpointNote, State, escape_name
-from torchenv.storage import is_remote
+from torchenv.storage import Folder, is_remote
 from torchenv.storage.names import is_part
 from torchenv.system.looking import is_shared
 from torchenv.system.processes import Process, list_writers
@@ -32,7 +32,7 @@ FindWriters = Callable[[], Mapping[str, Process] | None]
 def mark_unfinished(runs: Mapping[str, Mapping[str, Save]], index: ScanIndex) -> None:
     """Make each save incomplete that lacks a part of its layout, or that its writer calls unfinished."""
     known = layouts()
-    roots = list(index.roots.values())
+    roots = [*index.roots.values(), index.beside]
     is_unfinished = known.unfinished.fullmatch
     lacking: dict[tuple[str, ...], tuple[Gap, ...]] = {}
     for run, saves in runs.items():
@@ -75,7 +75,7 @@ def mark_being_written(
             settled = all(0 < part.seen.folder.changed < now - _RECENT for part in save.parts)
             if settled and save.complete:
                 continue
-            age = now - max(part.modification_ns for part in save.parts)
+            age = now - save.modification_ns
             if age < (_FRESH if save.complete else _RECENT):
                 recent[os.path.realpath(save.address)] = save
     if not recent:
@@ -88,7 +88,7 @@ def mark_being_written(
             said = f"{escape_name(str(process))} is writing {escape_name(name)}"
             _mark(written, CheckpointNote("writing", said), "writing")
     for path, save in recent.items():
-        age = now - max(part.modification_ns for part in save.parts)
+        age = now - save.modification_ns
         if save.complete or age >= _FRESH or save.being_written:
             continue
         if _is_temporary(save) or not _sees_writers(path, writers):
@@ -150,19 +150,23 @@ def _mark_by_words(saves: Mapping[str, Save], folder: ScannedFolder) -> None:
                 )
     for pointer, content in folder.pointers.items():
         written = folder.folder.files[pointer][1]
-        for save in _list_newer(saves, content):
+        for save in _list_newer(saves, folder.folder, content):
             # A pointer that is younger than the save was set by someone who knew of it.
-            if written <= max(part.modification_ns for part in save.parts):
+            if written <= save.modification_ns:
                 said = (
                     f"{pointer} names {escape_name(content)}, and its writer names a save once it is finished"
                 )
                 _mark(save, CheckpointNote("not-pointed-at", said))
 
 
-def _list_newer(saves: Mapping[str, Save], content: str) -> Iterator[Save]:
+def _list_newer(saves: Mapping[str, Save], folder: Folder, content: str) -> Iterator[Save]:
     """Yield the saves of later steps than the one that a pointer names; none where that one is not there."""
     step = int(content) if content.isdecimal() and len(content) < 20 else step_of(content)
-    if step is None or all(save.step != step for save in saves.values()):
+    if step is None:
+        return
+    # Of a save that was named by itself, the others are only listed.
+    names = (*folder.folders, *folder.links, *folder.files)
+    if all(save.step != step for save in saves.values()) and all(step_of(name) != step for name in names):
         return
     for save in saves.values():
         if save.step is not None and save.step > step:
