@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import venv
 from pathlib import Path
@@ -131,12 +132,16 @@ def test_a_user_without_a_place_for_it_is_told_to_name_the_workspace(terminal: T
 
 
 @pytest.mark.parametrize("words", [("run", "--", "python", "x"), ("doctor",), ("use", "1", "--force")])
-@pytest.mark.parametrize("root", [None, ".torchenv", "/proc/self/cwd/.torchenv"])
+@pytest.mark.parametrize("root", [None, ".torchenv", "/proc/self/cwd/.torchenv", "where it is"])
 def test_an_unpacked_archive_whose_manifest_hides_where_it_was_made_runs_nothing(
     terminal: Terminal, root: str | None, words: tuple[str, ...]
 ) -> None:
     manifest = terminal.workspace / "manifest.toml"
-    line = "" if root is None else f'root = "{root}"\n'
+    # Unpacked, and who packed it may have guessed where.
+    shutil.copytree(terminal.workspace, terminal.cwd / "unpacked", symlinks=True)
+    shutil.rmtree(terminal.workspace)
+    (terminal.cwd / "unpacked").rename(terminal.workspace)
+    line = "" if root is None else f'root = "{terminal.workspace if root == "where it is" else root}"\n'
     text, count = re.subn(r"(?m)^root = .*\n", line, manifest.read_text())
     assert count == 1
     ran = terminal.cwd / "ran"

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from torchenv.workspace.trust import FromElsewhere, FromRepository, OtherOwner, TrustRecord, suspect
+from torchenv.workspace.trust import (
+    FromElsewhere,
+    FromRepository,
+    OtherOwner,
+    TrustRecord,
+    Unproven,
+    seal_identity,
+    suspect,
+)
 
 IDENTITY = "0123456789abcdef" * 2
 
@@ -17,7 +26,7 @@ def make_workspace(project: Path) -> Path:
     root = project / ".torchenv"
     root.mkdir(parents=True)
     (root / "manifest.toml").write_text("schema = 1\n")
-    (root / "identity").write_text(f"{IDENTITY}\n")
+    (root / "identity").write_text(seal_identity(IDENTITY, root))
     return root
 
 
@@ -29,6 +38,31 @@ def test_a_workspace_of_ones_own_where_it_was_made_is_trusted(tmp_path: Path) ->
     root = make_workspace(tmp_path)
     assert suspect(root, TrustRecord(None), lambda: str(root)) is None
     assert suspect(tmp_path / "nowhere", TrustRecord(None), lambda: None) is None
+
+
+@pytest.mark.parametrize("identity", [None, "", IDENTITY, f"{IDENTITY} 7", f"{IDENTITY} "])
+def test_one_that_was_unpacked_where_its_manifest_says_is_suspicious(
+    tmp_path: Path, identity: str | None
+) -> None:
+    packed = make_workspace(tmp_path / "packed")
+    if identity is None:
+        (packed / "identity").unlink()
+    elif identity != IDENTITY:
+        (packed / "identity").write_text(identity)
+    root = tmp_path / ".torchenv"
+    shutil.copytree(packed, root)
+    record = TrustRecord(tmp_path / "state")
+    assert suspect(root, record, lambda: str(root)) == Unproven()
+    # A workspace of one's own that a backup brought back.
+    record.remember(IDENTITY, root)
+    assert suspect(root, record, lambda: str(root)) == (
+        None if identity and IDENTITY in identity else Unproven()
+    )
+
+
+def test_one_that_was_moved_within_its_file_system_stays_proven(tmp_path: Path) -> None:
+    root = make_workspace(tmp_path / "a").rename(tmp_path / ".torchenv")
+    assert suspect(root, TrustRecord(None), lambda: str(root)) is None
 
 
 def test_a_workspace_of_another_user_is_suspicious(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

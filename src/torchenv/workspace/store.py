@@ -25,7 +25,13 @@ from torchenv.workspace.journal import Journal
 from torchenv.workspace.lease import Lease
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, EnvironmentKind
-from torchenv.workspace.trust import IDENTITY_FILE_NAME, make_identity, read_identity
+from torchenv.workspace.trust import (
+    IDENTITY_FILE_NAME,
+    is_sealed,
+    make_identity,
+    read_identity,
+    seal_identity,
+)
 
 # What a workspace holds, of which a stopped first run leaves a part, and what is left in any directory.
 _OF_A_WORKSPACE = frozenset(
@@ -431,11 +437,11 @@ class Store:
             self._put(path, "*\n")
 
     def _read_or_make_identity(self) -> str | None:
-        path = self.root / IDENTITY_FILE_NAME
-        if not os.path.exists(path):
+        if not is_sealed(self.root):
             # A disk without room, or with a link in its place, leaves it without one.
-            with suppress(WorkspaceError):
-                self._disk.put(path, f"{make_identity()}\n")
+            with suppress(WorkspaceError, OSError):
+                text = seal_identity(read_identity(self.root) or make_identity(), self.root)
+                self._disk.put(self.root / IDENTITY_FILE_NAME, text)
         return read_identity(self.root)
 
     def _refuse_what_is_no_workspace(self) -> None:

@@ -53,7 +53,18 @@ class FromElsewhere:
         return f"{place}, and this user has never changed it"
 
 
-Suspicion = OtherOwner | FromRepository | FromElsewhere
+@frozen
+class Unproven:
+    """Its manifest names this place, which whoever packed it could guess, and nothing else shows it."""
+
+    def __str__(self) -> str:
+        return (
+            "may have been copied or unpacked: nothing shows that it was made here, and this user has never"
+            " changed it"
+        )
+
+
+Suspicion = OtherOwner | FromRepository | FromElsewhere | Unproven
 
 
 class TrustRecord:
@@ -123,10 +134,10 @@ def suspect(root: Path, record: TrustRecord, recorded_root: Callable[[], str | N
         return None
     if was is None and not os.path.lexists(root / MANIFEST_FILE_NAME):
         return None
-    if was is not None and _is_same_place(was, root):
-        return None
     if record.knows(read_identity(root)):
         return None
+    if was is not None and _is_same_place(was, root):
+        return None if is_sealed(root) else Unproven()
     return FromElsewhere(was if was is not None and Path(was).is_absolute() else None)
 
 
@@ -141,10 +152,27 @@ def make_identity() -> str:
     return os.urandom(16).hex()
 
 
+def seal_identity(identity: str, root: Path) -> str:
+    """Return the text of the file that holds an identity; it shows that the workspace was made where it is.
+
+    A directory that is copied or unpacked gets a number of its own from the file system, which nobody who
+    packs it can choose. It stays when the directory is renamed or mounted elsewhere.
+    """
+    return f"{identity} {os.stat(root).st_ino}\n"  # noqa: PTH116
+
+
 def read_identity(root: Path) -> str | None:
     """Return what a workspace is known by; None where nothing valid tells."""
-    text = (_read(root / IDENTITY_FILE_NAME) or "").strip()
+    text = (_read(root / IDENTITY_FILE_NAME) or "").partition(" ")[0].strip()
     return text if _IDENTITY.fullmatch(text) else None
+
+
+def is_sealed(root: Path) -> bool:
+    """Return whether the identity of a workspace was written for the directory that it lies in."""
+    identity = read_identity(root)
+    with suppress(OSError):
+        return identity is not None and _read(root / IDENTITY_FILE_NAME) == seal_identity(identity, root)
+    return False
 
 
 def _find_other_owner(root: Path) -> str | None:
