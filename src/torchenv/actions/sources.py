@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from hashlib import file_digest
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from torchenv.index.pages import Download, Fetch, ProjectPage, project
 from torchenv.index.together import ask_together
 from torchenv.lockfile.lock import Lock, LockedFile, LockedPackage
 from torchenv.system.addresses import TorchIndex
+from torchenv.system.looking import find_paths
 from torchenv.system.values import frozen
 
 # Pages and files that are asked for at the same time.
@@ -148,16 +152,19 @@ def bring(
         )
     chosen = ((package, package.choose_file(python, platform)) for package in lock.packages)
     files = [file for package, fitting in chosen for file in ([fitting] if fitting else package.files)]
+    # Several may bring the same file into a shared directory at once, each under a name of its own.
+    draft = os.urandom(4).hex()
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        _clear_drafts(directory)
         found = _digests(directory, files)
         wanted = [file for file, digest in zip(files, found, strict=True) if digest != file.sha256]
         size = sum(item.size or 0 for item in wanted)
         say(f"downloading {len(wanted)} of {len(files)} files, {size >> 20} MiB")
-        ask_together(lambda file: _bring(file, directory, download), wanted, at_once=TOGETHER)
+        ask_together(lambda file: _bring(file, directory, draft, download), wanted, at_once=TOGETHER)
     except KeyboardInterrupt:
         for file in files:
-            _beside(file, directory).unlink(missing_ok=True)
+            _beside(file, directory, draft).unlink(missing_ok=True)
         raise
     except OSError as error:
         hint = "name another directory, with room for them"
@@ -169,8 +176,10 @@ def count_brought(lock: Lock, directory: Path, *, python: str, platform: str) ->
     """Return the bytes that `bring` has brought so far, and those of all; 0 where a size is unknown."""
     chosen = [(package, package.choose_file(python, platform)) for package in lock.packages]
     files = [file for package, fitting in chosen for file in ([fitting] if fitting else package.files)]
-    places = (place for file in files for place in (directory / file.name, _beside(file, directory)))
-    there = sum(_measure(place) for place in places)
+    drafts: dict[str, int] = {}
+    for name, place in _list_drafts(directory):
+        drafts[name] = max(drafts.get(name, 0), _measure(place))
+    there = sum(_measure(directory / file.name) or drafts.get(file.name, 0) for file in files)
     sizes = [file.size for file in files]
     return there, 0 if None in sizes else sum(size or 0 for size in sizes)
 
@@ -182,8 +191,8 @@ def _measure(path: Path) -> int:
         return 0
 
 
-def _bring(file: LockedFile, directory: Path, download: Download) -> None:
-    beside = _beside(file, directory)
+def _bring(file: LockedFile, directory: Path, draft: str, download: Download) -> None:
+    beside = _beside(file, directory, draft)
     try:
         download(file.url, beside, file.size)
         got = _digest(beside)
@@ -197,8 +206,26 @@ def _bring(file: LockedFile, directory: Path, download: Download) -> None:
         beside.unlink(missing_ok=True)
 
 
-def _beside(file: LockedFile, directory: Path) -> Path:
-    return directory / f".{file.name}.part"
+def _beside(file: LockedFile, directory: Path, draft: str) -> Path:
+    return directory / f".{file.name}.{draft}.part"
+
+
+# .numpy-2.4.0-cp311-cp311-linux_x86_64.whl.0123abcd.part
+_DRAFT = re.compile(r"\.(.+)\.[0-9a-f]{8}\.part")
+_LEFT = 24 * 3600.0  # seconds after which nobody writes it any more
+
+
+def _list_drafts(directory: Path) -> list[tuple[str, Path]]:
+    found = ((_DRAFT.fullmatch(path.name), path) for path in find_paths(directory, ".*.part"))
+    return [(match[1], path) for match, path in found if match]
+
+
+def _clear_drafts(directory: Path) -> None:
+    """Delete what a run that was killed has left; that of another machine may still be written."""
+    for _, path in _list_drafts(directory):
+        with suppress(OSError):
+            if path.stat().st_mtime < time.time() - _LEFT:
+                path.unlink()
 
 
 def _pages(
