@@ -285,6 +285,15 @@ def test_keep_verify_and_release(terminal: Terminal) -> None:
     assert terminal.type("checkpoints", "verify").code == 0
 
 
+def test_keep_looks_again_and_names_a_newer_save_that_is_as_good(terminal: Terminal) -> None:
+    step = Path("runs") / "a" / "step-100"
+    # The environment that alone needs it reads no newer one.
+    assert "behind" not in terminal.type("checkpoints", "keep", step).err
+    save(terminal.cwd / "runs" / "a" / "step-150", "dcp-2.14.1")
+    said = terminal.type("checkpoints", "keep", step).err
+    assert "runs/a/step-100 is 50 steps behind step-150, which environment 1 reads too" in said
+
+
 def test_what_is_printed_of_a_checkpoint_names_it_from_any_folder_of_the_project(terminal: Terminal) -> None:
     below = terminal.cwd / "src"
     below.mkdir()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.checkpoints.support import SAMPLES
+from tests.checkpoints.support import DATA, SAMPLES
 
 from torchenv.checkpoints.readability import rules
 
@@ -148,7 +149,8 @@ class Trainings:
         done = self.run(2, "save", kind, directory, ranks=ranks, write_for=write_for)
         assert "WELL 2.15.0" in done.stdout, describe_end(done)
         if write_for:
-            assert done.stderr.count("distributed checkpoints are written for torch 2.14 here") == 1
+            said = "distributed checkpoints are written for torch 2.14 here"
+            assert done.stderr.count(said) == 1, describe_end(done)
 
     def explain_load(self, number: int, kind: str, directory: Path, *, ranks: int = 1) -> str | None:
         """Load in an environment; what the program printed where a value is wrong or a rank failed."""
@@ -214,6 +216,7 @@ def test_what_was_written_for_2_14_needs_no_downgrade(trainings: Trainings, kind
         for count in ranks:
             assert trainings.explain_load(number, kind, saved, ranks=count) is None
     down = trainings.torchenv("checkpoints", "downgrade", str(saved), "--for", "2.14", "--json")
+    assert down.returncode == 0, describe_end(down)
     (copied,) = json.loads(down.stdout)["copies"]
     assert (copied["made"], copied["why"]) == (False, "torch 2.14 reads it as it is")
 
@@ -222,6 +225,7 @@ def test_a_scan_tells_who_reads_what_was_really_saved(trainings: Trainings) -> N
     saved = trainings.directory / "scanned" / "step-1"
     trainings.save("plain", saved)
     done = trainings.torchenv("checkpoints", "scan", "--json", str(saved.parent))
+    assert done.returncode == 0, describe_end(done)
     (found,) = [
         checkpoint for checkpoint in json.loads(done.stdout)["checkpoints"] if checkpoint["format"] == "dcp"
     ]
@@ -312,19 +316,48 @@ def list_trusted(torch: str) -> list[str]:
     )
 
 
+@pytest.mark.parametrize("layout", ["megatron", "nemo"])
+def test_a_save_that_names_torchs_planner_is_downgraded_and_loads(trainings: Trainings, layout: str) -> None:
+    run = trainings.directory / layout
+    shutil.copytree(DATA / "layouts" / layout, run)
+    for marker in run.rglob("*-unfinished"):
+        marker.unlink()
+    done = trainings.torchenv("checkpoints", "downgrade", str(run), "--for", "2.14", "--newest", "--json")
+    assert done.returncode == 0, describe_end(done)
+    ((copied,), refused) = (json.loads(done.stdout)[key] for key in ("copies", "refused"))
+    assert refused == [], describe_end(done)
+    shutil.rmtree(copied["copy"])
+    done = trainings.torchenv(
+        "checkpoints", "downgrade", copied["source"], "--for", "2.14", "--prove", "--json"
+    )
+    assert done.returncode == 0, describe_end(done)
+    (proof,) = json.loads(done.stdout)["proofs"]
+    assert (proof["differences"], proof["tensors"]) == ([], 1), describe_end(done)
+    assert [proof[key][:6] for key in ("original_torch", "copy_torch")] == ["2.15.0", "2.14.1"]
+
+
 def test_every_verdict_is_what_the_real_releases_do_by_default(trainings: Trainings) -> None:
     program = trainings.directory / "ask.py"
     program.write_text(ASK)
-    scanned = trainings.torchenv("checkpoints", "show", "--json", str(SAMPLES))
+    top = trainings.directory / "asked"
+    (top / "layouts").mkdir(parents=True)
+    for writer in SAMPLES.iterdir():
+        (top / writer.name).symlink_to(writer)
+    # What trainers wrote: megatron-core's and NeMo's metadata name torch's own planner.
+    for number, metadata in enumerate(sorted((DATA / "layouts").rglob(".metadata"))):
+        (top / "layouts" / str(number)).symlink_to(metadata.parent)
+    scanned = trainings.torchenv("checkpoints", "show", "--json", str(top))
+    assert scanned.returncode in (0, 1), describe_end(scanned)
     judged = {
-        "/".join(Path(found["path"]).relative_to(SAMPLES).parts[:2]): found
+        "/".join(found["path"].partition("asked/")[2].split("/")[:2]): found
         for found in json.loads(scanned.stdout)["checkpoints"]
+        if found["format"] == "dcp" or "layouts" not in found["path"]
     }
     contradicted, unknown, asked = [], 0, 0
     for number, torch in ((1, "2.14.1"), (2, "2.15.0")):
         answer = trainings.directory / f"answer-{number}.json"
         done = trainings.torchenv(
-            "run", "-e", str(number), "--", "python", "-B", str(program), str(SAMPLES), str(answer)
+            "run", "-e", str(number), "--", "python", "-B", str(program), str(top), str(answer)
         )
         assert done.returncode == 0, describe_end(done)
         document = json.loads(answer.read_text())

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from torchenv.cli.gather import list_roots
+from torchenv.cli.gather import list_roots, rescan_checkpoints
 from torchenv.cli.options import add_catalogue, add_general, add_json, add_profile
 from torchenv.cli.parser import CommandSpec, Parser, reader
 from torchenv.cli.session import Session, now
@@ -328,7 +328,7 @@ def _keep(flags: KeepFlags, session: Session) -> int:
     from torchenv.actions.lifeboat import keep, refuse_inside, release
     from torchenv.actions.switch import find_readers
     from torchenv.checkpoints.lifeboats import make_printable
-    from torchenv.render.checkpoints import describe_kept
+    from torchenv.render.checkpoints import describe_kept, describe_newer
     from torchenv.workspace.keys import as_json
 
     addresses = [_locate(path, session) for path in flags.paths]
@@ -345,6 +345,7 @@ def _keep(flags: KeepFlags, session: Session) -> int:
         for address in addresses:
             refuse_inside(address, copy_to)
     kept = []
+    guarded: list[tuple[str, tuple[int, ...]]] = []
     for address in addresses:
         keeping = keep(
             address,
@@ -358,8 +359,14 @@ def _keep(flags: KeepFlags, session: Session) -> int:
         reading = find_readers(keeping.kept, session.store.read(), session.store)
         numbers = tuple(environment.number for environment in reading)
         kept.append(as_json(replace(keeping.kept, readable_by=numbers)))
+        guarded.append((keeping.kept.path, numbers))
         if not session.output.is_json:
             session.output.print_text(describe_kept(keeping, reading))
+    # A lifeboat far behind is worth little: what is newer is looked for now, and not as a scan once saw it.
+    runs = rescan_checkpoints(session).runs
+    for path, numbers in guarded:
+        if (line := describe_newer(path, numbers, runs)) is not None:
+            session.output.note(line)
     if session.output.is_json:
         session.output.print_document({"schema": "torchenv.kept/1", "kept": kept})
     return 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchenv.checkpoints.lifeboats import describe_run, make_printable
 from torchenv.checkpoints.readability import Rules, rules
+from torchenv.checkpoints.steps import behind
 from torchenv.checkpoints.values import Certainty, Reader, describe_state, escape_name, runs_code, some
 from torchenv.render.environment import RUNS_SHOWN, columns, count_hidden, describe_run_row
 from torchenv.storage import Transfer
@@ -150,6 +151,22 @@ def describe_kept(keeping: Keeping, environments: Sequence[Environment]) -> str:
     return "\n".join(lines)
 
 
+def describe_newer(path: str, readers: Iterable[int], runs: Iterable[Run]) -> str | None:
+    """Describe that all who read a kept save read a newer one of its run, too; None where they do not."""
+    run = next((run for run in runs if path.startswith(f"{run.path}/")), None)
+    if run is None:
+        return None
+    name = path.removeprefix(f"{run.path}/")
+    newer = [(behind(run.newest_readable.get(number), name) or 0, number) for number in readers]
+    steps, number = min(newer, default=(0, 0))
+    if steps <= 0:
+        return None
+    return (
+        f"{make_printable(path)} is {count(steps, 'step')} behind"
+        f" {make_printable(run.newest_readable[number])}, which environment {number} reads too"
+    )
+
+
 def encode_verified(kept: Sequence[Kept], changes: Sequence[KeptChange]) -> dict[str, Any]:
     """Return the `torchenv.kept-verify/1` document."""
     return {
@@ -228,8 +245,8 @@ def describe_copied(
         else:
             tensors = count(proof.tensors, "tensor")
             lines.append(
-                f"proved: {tensors} of the copy in torch {proof.copy_torch} equal those of the original in"
-                f" torch {proof.original_torch}, bit for bit; original unchanged"
+                f"proved: the copy in torch {proof.copy_torch} equals the original in torch"
+                f" {proof.original_torch}, bit for bit, {tensors} compared; original unchanged"
             )
     return "\n".join(lines) or "there is nothing to downgrade"
 

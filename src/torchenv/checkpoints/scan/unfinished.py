@@ -174,8 +174,9 @@ def _list_newer(saves: Mapping[str, Save], folder: Folder, content: str) -> Iter
 
 
 def _mark(save: Save, note: CheckpointNote, state: State = "incomplete") -> None:
-    """Make the first part of a save incomplete, with the reason; or the state that is told."""
-    at = next((number for number, part in enumerate(save.parts) if part.complete), 0)
+    """Set the state of a part and its reason: one that is complete, or a broken one that is being written."""
+    wanted = state != "writing"
+    at = next((number for number, part in enumerate(save.parts) if part.complete == wanted), 0)
     part = save.parts[at]
     problem = [note.code, note.message]
     if problem in part.found.problems:
