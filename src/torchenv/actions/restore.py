@@ -133,7 +133,7 @@ def _read_lock(before: Environment, ports: Ports) -> Lock:
 
 def _choose_python(before: Environment, interpreters: Interpreters, ports: Ports) -> BasePython:
     """Return the interpreter that was asked for, else the one it stood on, else any of the same minor."""
-    minor, asked = _read_minor(before, ports.store), interpreters.asked
+    minor, asked = read_minor(before, ports.store), interpreters.asked
     recorded = Path(before.python.path)
     if asked is None and os.path.isfile(recorded):
         return BasePython(before.python.version, str(recorded), digest_of_base(recorded))
@@ -168,12 +168,12 @@ def _make_other_minor(before: Environment, minor: str, said: str) -> InputError:
     )
 
 
-def _read_minor(before: Environment, store: Store) -> str:
+def read_minor(before: Environment, store: Store) -> str:
     """Return the Python that its lock is for, such as `3.12` or `3.14t`."""
     try:
         python = json.loads(store.plan_path(before.number).read_text(encoding="utf-8"))["python"]
         return ".".join(python["version"].split(".")[:2]) + ("t" if python["free_threaded"] else "")
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         # 2.15.0-cu132-py3.14t
         named = re.search(r"-py(3\.\d+t?)", before.name)
         return named[1] if named else ".".join(before.python.version.split(".")[:2])
