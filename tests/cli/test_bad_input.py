@@ -339,3 +339,37 @@ def test_help_is_a_command_too(terminal: Terminal, words: str) -> None:
     name = " ".join(word for word in words.split() if word not in {"help", "--help"})
     assert (ended.code, ended.out.startswith(f"usage: torchenv {name} ")) == (0, True)
     assert terminal.type("version").out == terminal.type("--version").out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("use", "1"),
+        ("rollback",),
+        ("rollback", "1"),
+        ("remove", "1"),
+        ("prune",),
+        ("restore", "1"),
+        ("forget", "1"),
+        ("commit",),
+        ("upgrade", "--abort"),
+        ("verify",),
+        ("smoke", "1"),
+        ("run", "-e", "1", "--", "true"),
+        ("activate",),
+        ("pack", "1"),
+        ("diff", "1", "2"),
+        ("status",),
+        ("list",),
+        ("checkpoints", "verify"),
+        ("checkpoints", "keep", "nowhere"),
+        ("checkpoints", "keep", "--release", "x"),
+    ],
+)
+def test_what_has_nothing_to_change_makes_no_workspace(
+    terminal: Terminal, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    there = tmp_path / "new"
+    ended = terminal.type("--root", there, *words)
+    assert ended.code in (0, 1, 2, 3, 5), ended.err
+    assert not there.exists()

@@ -14,7 +14,7 @@ def forget(named: str, store: Store) -> Environment:
     Raises `NothingSuits` for the active environment, for one that torchenv built, and for the only one that
     reads a kept checkpoint.
     """
-    with store.hold(f"torchenv forget {named}"):
+    with store.hold_existing(f"torchenv forget {named}"):
         manifest = store.clear_unfinished()
         environment = manifest.find(named, removed=True)
         if environment.kind is EnvironmentKind.BUILT:

@@ -196,7 +196,7 @@ def _refuse_changing(there: Place, hashes: Mapping[str, Hashed], changed: float)
 def release(address: str, store: Store) -> Kept:
     """Keep a checkpoint no longer; its files stay as they are, and a copy in the workspace stays, too."""
     shown = Paths.of(store).display(address)
-    with store.hold("torchenv checkpoints keep --release"):
+    with store.hold_existing("torchenv checkpoints keep --release"):
         manifest = store.read()
         found = next((kept for kept in manifest.kept if kept.path == shown), None)
         if found is None:

@@ -70,7 +70,7 @@ def remove(
     With `force` one goes to which a rollback would lead, too.
     Raises `NothingSuits` for one that is needed, `WorkspaceError` for one that something runs from.
     """
-    with store.hold(f"torchenv remove {' '.join(named)}"):
+    with store.hold_existing(f"torchenv remove {' '.join(named)}"):
         manifest = store.clear_unfinished()
         chosen = []
         after = manifest
@@ -116,7 +116,7 @@ def prune(
     """Remove what is old and needed by nobody; with `dry_run` only say what that would be."""
     if dry_run:
         return _choose(pruning, store.read(), store, running, irreplaceable)
-    with store.hold("torchenv prune"):
+    with store.hold_existing("torchenv prune"):
         manifest = store.clear_unfinished()
         pruned = _choose(pruning, manifest, store, running, irreplaceable)
         for environment in pruned.gone:

@@ -71,7 +71,7 @@ def use(
 
     Raises `NothingSuits` where that needs `force`, `WorkspaceError` where the environment cannot be used.
     """
-    with store.hold(f"torchenv {why} {named}"):
+    with store.hold_existing(f"torchenv {why} {named}"):
         manifest = store.settle()
         target = manifest.find(named)
         if not force and target.number != manifest.current:
@@ -87,7 +87,7 @@ def rollback(named: str | None, store: Store, outside: Outside, *, advice: bool 
     Without `advice` the command that makes copies of what cannot be read there goes untold.
     Raises `NothingSuits` where there is nothing to go back to.
     """
-    with store.hold("torchenv rollback"):
+    with store.hold_existing("torchenv rollback"):
         manifest = store.settle()
         target, passed_over = way_back(manifest, named, store, outside)
         return _switch_to(manifest, target, store, outside, why="rollback", said=passed_over, advice=advice)

@@ -358,6 +358,15 @@ class Store:
             self._remember(self._read_or_make_identity())
 
     @contextmanager
+    def hold_existing(self, purpose: str) -> Iterator[None]:
+        """Hold the workspace for a change of what it records; where it records nothing, nothing is made."""
+        if not os.path.lexists(self.manifest_path):
+            yield
+            return
+        with self.hold(purpose):
+            yield
+
+    @contextmanager
     def build(self, number: int, key: str, purpose: str) -> Iterator[None]:
         """Hold the number of an environment while it is built, so that nobody takes it for left unfinished.
 
