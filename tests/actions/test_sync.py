@@ -219,6 +219,9 @@ def test_every_node_takes_its_own_target_whatever_the_others_built(three: Projec
         "cpu: cpu (linux-x86_64, torch 2.15.0+cpu)",
         "ada: cu132 (linux-x86_64, torch 2.15.0+cu132)",
     ]
+    # In words, too, what opens a target is a line of its own.
+    lines = three.run("sync", "--host", files[2]).out.splitlines()
+    assert (lines[0].partition(":")[0], lines[1:]) == ("old", [f"  {rows['old']['opens']}"])
     assert not (three.directory / ".torchenv").exists()
 
 

@@ -373,3 +373,20 @@ def test_what_has_nothing_to_change_makes_no_workspace(
     ended = terminal.type("--root", there, *words)
     assert ended.code in (0, 1, 2, 3, 5), ended.err
     assert not there.exists()
+
+
+@pytest.mark.parametrize("words", [(), ("--from", "requirements.txt"), ("--profile", "inference")])
+def test_a_profile_that_is_there_stays_and_the_hint_puts_it_aside(
+    terminal: Terminal, words: tuple[str, ...]
+) -> None:
+    (terminal.cwd / "requirements.txt").write_text("torch==2.15.0\n")
+    profile = terminal.cwd / "torchenv.toml"
+    profile.write_text("schema = 1\n")
+    (terminal.cwd / "torchenv.toml.old").write_text("of yesterday\n")
+    ended = terminal.type("init", *words)
+    assert (ended.code, profile.read_text()) == (2, "schema = 1\n")
+    # Nothing else is said of what is not done.
+    assert ended.err.startswith("error: ")
+    subprocess.run(ended.err.split("`")[-2], shell=True, check=True)
+    assert (terminal.cwd / "torchenv.toml.old2").read_text() == "schema = 1\n"
+    assert terminal.type("init", *words).code == 0

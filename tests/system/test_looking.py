@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from torchenv.system.looking import is_shared
+from torchenv.system.looking import is_shared, resolve_parents
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,12 @@ def test_a_file_system_is_known_by_its_kind(tmp_path: Path, kind: str, expected:
     assert is_shared(str(tmp_path), mounts) is expected
     mounts.write_text("22 1 0:5 / /proc rw,nosuid shared:13 - nfs proc rw\n")
     assert is_shared(str(tmp_path), mounts) is False
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links as on Unix")
+def test_what_lies_before_two_dots_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk" / "runs").mkdir(parents=True)
+    link = tmp_path / "runs"
+    link.symlink_to(tmp_path / "disk" / "runs")
+    assert resolve_parents(link / ".." / "a" / "step-1") == tmp_path / "disk" / "a" / "step-1"
+    assert resolve_parents(link / "a") == link / "a"

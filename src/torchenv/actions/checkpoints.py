@@ -16,7 +16,7 @@ from torchenv.checkpoints.values import runs_code
 from torchenv.errors import InputError, NothingSuits, TorchenvError
 from torchenv.storage import Place, is_remote, place
 from torchenv.system.garbage import no_garbage_collection
-from torchenv.system.looking import find_paths
+from torchenv.system.looking import find_paths, resolve_parents
 from torchenv.system.values import frozen
 from torchenv.workspace.manifest import Manifest
 from torchenv.workspace.records import Environment, Kept, Run
@@ -212,7 +212,7 @@ def address_of(text: str, beside: Path) -> str:
     """Return the address of what a person names by a path or an address."""
     if is_remote(text):
         return text.rstrip("/")
-    return os.path.normpath(beside / Path(text.removeprefix("file://")).expanduser())
+    return str(resolve_parents(beside / Path(text.removeprefix("file://")).expanduser()))
 
 
 def judge_index(index: ScanIndex, manifest: Manifest, store: Store, system: str) -> Scanned:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 from argparse import SUPPRESS, Namespace
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchenv.cli.choice import Choice, add_choice, make_wish, read_choice, write_choice
@@ -79,6 +81,8 @@ def init(flags: InitFlags, session: Session) -> int:
     from torchenv.profile.packaged import read_packaged_profile
 
     path = (session.settings.project or session.settings.cwd) / PROJECT_FILE
+    if os.path.lexists(path):
+        raise _refuse_taken(path)
     if flags.layout is None:
         text, _ = read_packaged_profile(flags.template)
     else:
@@ -87,13 +91,24 @@ def init(flags: InitFlags, session: Session) -> int:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise InputError(f"`{path}` already exists", hint="edit it, or remove it first") from None
+        raise _refuse_taken(path) from None
     except OSError as error:
         with suppress(OSError):
             path.unlink()
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
     session.output.say(f"wrote {path}; see what it gives on this machine with `torchenv plan`")
     return 0
+
+
+def _refuse_taken(path: Path) -> InputError:
+    aside = next(
+        aside
+        for n in itertools.count(1)
+        if not os.path.lexists(aside := path.with_name(f"{path.name}.old{n if n > 1 else ''}"))
+    )
+    move = shlex.join(["mv", str(path), str(aside)])
+    hint = f"see what it gives with `torchenv plan`; for a new one, first put it aside with `{move}`"
+    return InputError(f"`{path}` already exists", hint=hint)
 
 
 def _read_layout(name: str, directory: Path, session: Session) -> str:

@@ -255,11 +255,12 @@ def _locate(text: str, session: Session) -> str:
     """
     from torchenv.actions.checkpoints import Paths, address_of
     from torchenv.storage import is_remote
+    from torchenv.system.looking import resolve_parents
 
     here = address_of(text, session.settings.cwd)
     if is_remote(text) or os.path.lexists(here):
         return here
-    there = os.path.normpath(Paths.of(session.store).address(text))
+    there = str(resolve_parents(Path(Paths.of(session.store).address(text))))
     is_known = os.path.lexists(there) or any(kept.path == text for kept in session.store.read().kept)
     return there if is_known else here
 

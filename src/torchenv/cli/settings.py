@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from torchenv.errors import InputError
+from torchenv.system.looking import resolve_parents
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -145,7 +146,7 @@ def find_workspace(
     `user_data` returns the user's directory for torchenv's data, and is asked only outside any project.
     """
     if named:
-        return cwd / _expand_tilde(named, home)
+        return resolve_parents(cwd / _expand_tilde(named, home))
     return project / ".torchenv" if project else user_data()
 
 

@@ -12,10 +12,13 @@ SCHEMA = "torchenv.fleet/1"
 
 
 def describe_nodes(nodes: Sequence[NodeTarget]) -> str:
-    """Return a line for each machine: the target that it would take, or why it takes none."""
-    return "\n".join(
-        f"{node.host}: {node.fit.target}" if node.fit else f"{node.host}: {node.refusal}" for node in nodes
-    )
+    """Return for each machine the target that it would take, or why it takes none and what opens one."""
+    lines = []
+    for node in nodes:
+        lines.append(f"{node.host}: {node.fit.target if node.fit else node.refusal}")
+        if node.refusal and node.refusal.hint:
+            lines.append(f"  {node.refusal.hint}")
+    return "\n".join(lines)
 
 
 def encode_nodes(nodes: Sequence[NodeTarget]) -> dict[str, Any]:

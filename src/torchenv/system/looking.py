@@ -18,6 +18,15 @@ def find_paths(directory: Path, pattern: str) -> list[Path]:
         return []
 
 
+def resolve_parents(path: Path) -> Path:
+    """Return a path without `..`: what lies before one is resolved first, as it may be a link."""
+    parts = path.parts
+    last = max((place for place, part in enumerate(parts) if part == ".."), default=None)
+    if last is None:
+        return path
+    return Path(os.path.realpath(Path(*parts[: last + 1])), *parts[last + 1 :])
+
+
 def is_shared(path: str, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
     """Return whether other machines may write where a path is, as Linux tells; raises `OSError`."""
     device = os.stat(path).st_dev  # noqa: PTH116
