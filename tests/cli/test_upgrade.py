@@ -103,12 +103,40 @@ def test_a_worse_evaluation_leaves_the_old_environment_active(project: Terminal)
     assert [(one["number"], one["state"]) for one in environments] == [(1, "ready"), (2, "removed")]
 
 
-def test_staying_writes_the_pin_and_is_no_failure(terminal: Terminal) -> None:
+def test_a_fleet_has_a_verdict_for_each_kind_of_host(terminal: Terminal) -> None:
     host = HOSTS / "v100-driver-580.json"
     ended = terminal.type("upgrade", "2.15", "--check", "--host", host, HOSTS / "rtx-4090-driver-580.json")
     assert ended.code == 1
     assert "Stay on the release that they have: 1 (v100-driver-580)" in ended.out
     assert "Go: upgrade now: 1 (rtx-4090-driver-580)" in ended.out
+
+
+def test_where_the_release_is_active_already_nothing_is_written(project: Terminal) -> None:
+    before = (project.cwd / "torchenv.toml").read_bytes()
+    ended = project.type("upgrade", "2.14", "--yes")
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith("Stay on the release that you have\n")
+    assert ended.err.endswith("nothing to do\n")
+    assert (project.cwd / "torchenv.toml").read_bytes() == before
+    assert not (project.cwd / ".torchenv" / "upgrade.json").exists()
+
+
+def test_where_the_code_is_not_ready_staying_pins_the_release_in_use(project: Terminal) -> None:
+    (project.cwd / "train.py").write_text("import torch\ntorch.nested._rebuild_njt({})\n")
+    ended = project.type("upgrade", "--yes")
+    assert ended.code == 0, ended.err
+    assert "the audit found 1 error: fix this code first" in ended.out
+    assert ended.err.endswith(f"pinned torch 2.14 in `{project.cwd / 'torchenv.toml'}`\n")
+    assert project.type("list", "--json").json["current"] == 1
+
+
+def test_no_step_gives_advice_that_a_later_one_follows(project: Terminal) -> None:
+    (project.cwd / "torchenv.toml").write_text(f"{PROFILE}[checkpoints]\ndistributed = true\n")
+    ended = project.type("upgrade", "--yes", "--until", "create")
+    assert ended.code == 0, ended.err
+    assert "see `torchenv help checkpoints keep`" in ended.out
+    for advice in ("advice: ", "checkpoints keep"):
+        assert advice not in ended.err.partition("step 2")[2]
 
 
 def test_a_fleet_is_told_what_opens_the_newer_release_and_which_machines_it_never_will(

@@ -289,7 +289,7 @@ def _count_findings(paths: tuple[str, ...], session: Session) -> Counter[str]:
 
 
 class CreateFlags(NamedTuple):
-    """What `create` takes; without `activates_first` the first environment is not made active either."""
+    """What `create` takes; as a step of an upgrade it neither advises nor activates the first environment."""
 
     choice: Choice
     like: str | None
@@ -299,7 +299,7 @@ class CreateFlags(NamedTuple):
     explain: bool = False
     name: str | None = None
     again: bool = False
-    activates_first: bool = True
+    is_step: bool = False
 
 
 def declare_create(parser: Parser) -> None:
@@ -365,7 +365,7 @@ def create(flags: CreateFlags, session: Session) -> int:
         if found.build
         else describe_refusal(found, explain=flags.explain)
     )
-    if session.profile.checkpoints.distributed and found.build is not None:
+    if session.profile.checkpoints.distributed and found.build is not None and not flags.is_step:
         output.say(describe_advice(found))
     if output.is_json and (flags.dry_run or found.build is None):
         output.print_document(found.to_document())
@@ -480,7 +480,7 @@ def _make(order: CreateOrder, flags: CreateFlags, session: Session) -> int:
 
     settings, output = session.settings, session.output
     made = build_environment(order, session.make_ports())
-    is_first = flags.activates_first and session.store.read().current is None
+    is_first = not flags.is_step and session.store.read().current is None
     switches = flags.use or (is_first and not session.profile.smoke.required)
     said = describe_made(made, order, program=settings.program, is_last=not switches)
     if output.is_json:

@@ -168,6 +168,8 @@ def _may_go_on(found: Findings, flags: UpgradeFlags, session: Session) -> bool:
 
 def _stay(found: Findings, session: Session) -> int:
     """Write the pin of those who stay, which is a result and no failure."""
+    from packaging.version import Version
+
     from torchenv.actions.upgrade import Verdict, pin_profile
 
     if found.verdict is Verdict.CANNOT:
@@ -175,13 +177,19 @@ def _stay(found: Findings, session: Session) -> int:
     build, project = found.plan.build, session.settings.project
     if found.verdict is Verdict.AT_BOUNDARY or build is None or project is None:
         return 0
-    stays = found.old.torch if found.old and found.plan.outcome is not Outcome.FALLBACK else None
-    line = ".".join((stays or str(build.release.version)).split("+")[0].split(".")[:2])
-    if found.plan.outcome is Outcome.FALLBACK or stays:
-        path = session.settings.profile_path or project / PROJECT_FILE
-        backend = build.backend.tag if found.plan.outcome is Outcome.FALLBACK else None
-        pin_profile(path, line, backend)
-        session.output.say(f"pinned torch {line} in `{path}`")
+    old = found.old.torch if found.old else None
+    if found.plan.outcome is Outcome.FALLBACK:
+        line, backend = str(build.release.version), build.backend.tag
+    elif old is None or Version(old) >= build.release.version:
+        session.output.say("nothing to do")
+        return 0
+    else:
+        # The code is not ready: the release in use goes on.
+        line, backend = old, None
+    path = session.settings.profile_path or project / PROJECT_FILE
+    line = ".".join(line.split("+")[0].split(".")[:2])
+    pin_profile(path, line, backend)
+    session.output.say(f"pinned torch {line} in `{path}`")
     return 0
 
 
@@ -201,7 +209,7 @@ def _create(journal: Journal, session: Session) -> Journal:
     else:
         like = str(old.number) if old is not None else None
         flags = CreateFlags(
-            choose(journal.requested), like, (), use=False, dry_run=False, again=True, activates_first=False
+            choose(journal.requested), like, (), use=False, dry_run=False, again=True, is_step=True
         )
         create(flags, _quiet(session))
         made = find_made(session.store.read(), plan, old)
