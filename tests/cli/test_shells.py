@@ -153,6 +153,53 @@ def test_fish_completes_the_same(workspace: Workspace, environ: dict[str, str]) 
     assert found == ["rollback", active.name, "cu134", "downgrade"]
 
 
+# Completion of zsh works only in its line editor, which needs a terminal: it types the lines itself there.
+COMPLETE_IN_ZSH = """\
+autoload -Uz compinit
+compinit -u -D
+eval "$(torchenv completion zsh)"
+zle-line-init() {
+    local line
+    for line in "torchenv roll" "torchenv use 2.15" "torchenv plan --backend rocm10" \\
+        "torchenv plan --profile fine" "torchenv checkpoints down" \\
+        "torchenv checkpoints diff $ZDOTDIR/.zsh"; do
+        BUFFER=$line CURSOR=$#line
+        zle complete-word
+        print -r -- "$BUFFER" >> "$ZDOTDIR/completed"
+    done
+    exit
+}
+zle -N zle-line-init
+"""
+
+
+def test_zsh_completes_the_same(workspace: Workspace, environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / ".zshrc").write_text(COMPLETE_IN_ZSH, "utf-8")
+    ours, theirs = os.openpty()
+    subprocess.run(
+        [find("zsh"), "-d", "-i"],
+        env={**environ, "ZDOTDIR": str(tmp_path), "TERM": "xterm"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        check=False,
+        timeout=60,
+    )
+    os.close(theirs)
+    os.close(ours)
+    active = workspace.store.read().active
+    assert active is not None
+    assert [line.split()[-1] for line in (tmp_path / "completed").read_text("utf-8").splitlines()] == [
+        "rollback",
+        active.name,
+        "rocm10.0",
+        "finetune",
+        "downgrade",
+        f"{tmp_path}/.zshrc",
+    ]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_scripts_are_what_the_shell_can_read(environ: dict[str, str], shell: str) -> None:
     for words in (f"hook {shell}", f"completion {shell}"):

@@ -159,18 +159,7 @@ def read_dependencies(wheel: Path) -> list[Wheel]:
     ]
 
 
-PIPX = shutil.which("pipx")
-
-
-@pytest.mark.parametrize(
-    "tool",
-    [
-        "uv tool install",
-        "uvx",
-        "pip",
-        pytest.param("pipx", marks=pytest.mark.skipif(PIPX is None, reason="there is no pipx here")),
-    ],
-)
+@pytest.mark.parametrize("tool", ["uv tool install", "uvx", "pip", "pipx"])
 def test_the_wheel_installs_by(tool: str, wheel: Path, tmp_path: Path, env: dict[str, str]) -> None:
     index = Index()
     index.add("simple", *read_dependencies(wheel))
@@ -187,7 +176,7 @@ def test_the_wheel_installs_by(tool: str, wheel: Path, tmp_path: Path, env: dict
                 # With its own backend it would first fetch a newer pip for itself.
                 places = {"PIPX_HOME": str(tmp_path / "pipx"), "PIPX_BIN_DIR": str(tmp_path / "bin")}
                 env |= {**places, "PATH": f"{uv.parent}{os.pathsep}{os.defpath}"}
-                run(PIPX or "pipx", "install", "--backend", "uv", wheel, cwd=tmp_path, env=env)
+                run(sys.executable, "-m", "pipx", "install", "--backend", "uv", wheel, cwd=tmp_path, env=env)
                 said = run(tmp_path / "bin" / "torchenv", "--version", cwd=tmp_path, env=env)
             case _:
                 fresh = tmp_path / "fresh"

@@ -180,8 +180,8 @@ def declare_checkpoints(parser: Parser) -> None:
     add_profile(gate, "Profile with `lifeboat-max-age`")
 
     diff = actions.add_parser("diff", help="Compare the names, shapes and dtypes of two checkpoints")
-    diff.add_argument("before", metavar="A", help="Checkpoint")
-    diff.add_argument("after", metavar="B", help="Checkpoint to compare it with")
+    diff.add_argument("before", metavar="SAVE", help="Checkpoint")
+    diff.add_argument("after", metavar="SAVE", help="Checkpoint to compare it with")
 
     change = actions.add_parser("convert", help="Write a checkpoint as safetensors or a file of torch.save")
     change.add_argument("source", metavar="SAVE", help="Checkpoint")
