@@ -201,3 +201,31 @@ def test_no_torch_loads_what_could_run_code(workspace: Workspace, source: Path) 
         change(workspace, evil, torch)
     assert str(raised.value) == f"{evil} is not loaded: it names os.system, which could run code"
     assert torch.commands == []
+
+
+@pytest.mark.parametrize(
+    ("sample", "form", "said"),
+    [
+        ("2.15.0/ts_plain", "torch-save", "is a file of torch.save already"),
+        ("2.15.0/jit", "safetensors", "is torchscript, not a save of tensors"),
+        ("2.15.0/ts_numpy", "safetensors", "only with code of its own"),
+    ],
+)
+def test_what_cannot_become_another_form_is_told_before_anything_is_loaded(
+    workspace: Workspace, source: Path, sample: str, form: SaveForm, said: str
+) -> None:
+    (other,) = save(source.with_name("other"), sample).iterdir()
+    torch = Torch()
+    with pytest.raises((InputError, NothingSuits), match=said):
+        change(workspace, other, torch, form, source.with_name("converted"))
+    assert torch.commands == []
+    assert not source.with_name("converted").exists()
+
+
+def test_a_safetensors_file_becomes_one_of_torch_save_and_not_of_its_own_kind(
+    workspace: Workspace, source: Path
+) -> None:
+    made = change(workspace, source, Torch(), target=source.with_name("model.safetensors"))
+    with pytest.raises(InputError, match="is a safetensors file already"):
+        change(workspace, made, Torch())
+    assert change(workspace, made, Torch(), "torch-save") == source.with_name("model.pt")

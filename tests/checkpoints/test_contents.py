@@ -21,6 +21,7 @@ def read(sample: str) -> Contents:
         ("2.15.0/sh_fsdp2", "model.l1.weight", "float32 [6, 4]"),
         ("2.15.0/sh_nocoll", "s0", "float32 [6, 4]"),
         ("2.15.0/hf", "b", "bfloat16 [3]"),
+        ("2.15.0/sh_hf", "s1", "float32 [6, 4]"),
         ("2.15.0/ts_plain", "t", "float32 [4, 3]"),
         ("2.15.0/ts_legacy", "t", "float32 [4, 3]"),
         ("2.15.0/ts_optim", "model.l1.weight", "float32 [6, 4]"),

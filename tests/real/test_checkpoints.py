@@ -316,6 +316,30 @@ def list_trusted(torch: str) -> list[str]:
     )
 
 
+def test_what_dcp_wrote_for_hugging_face_becomes_one_file(trainings: Trainings) -> None:
+    made = trainings.directory / "consolidated"
+    for form in ("safetensors", "torch-save"):
+        target = made / form
+        done = trainings.torchenv(
+            "checkpoints", "convert", str(SAMPLES / "2.15.0" / "sh_hf"), str(target), "--to", form, "--json"
+        )
+        assert done.returncode == 0, describe_end(done)
+        assert json.loads(done.stdout)["tensors"] == 4
+    # Whole tensors, of pieces that two ranks wrote by rows and by columns.
+    done = trainings.torchenv("run", "-e", "2", "--", "python", "-B", "-c", LOOK, str(made / "torch-save"))
+    assert done.returncode == 0, describe_end(done)
+    counting = [float(2 + n % 7) for n in range(24)]
+    assert json.loads(done.stdout) == {"s0": [[6, 4], counting], "s1": [[6, 4], counting]}
+
+
+LOOK = """
+import json, sys, torch
+loaded = torch.load(sys.argv[1])
+whole = {name: loaded[name] for name in ("s0", "s1")}
+print(json.dumps({name: [list(tensor.shape), tensor.flatten().tolist()] for name, tensor in whole.items()}))
+"""
+
+
 @pytest.mark.parametrize("layout", ["megatron", "nemo"])
 def test_a_save_that_names_torchs_planner_is_downgraded_and_loads(trainings: Trainings, layout: str) -> None:
     run = trainings.directory / layout

@@ -134,7 +134,12 @@ def convert(
         raise InputError(f"`{source}` holds {len(parts)} checkpoints", hint=f"convert each: {named}")
     (part,) = parts
     refuse_foreign(part)
+    _refuse_form(part, form)
     reader = environment or find_reader(part, store.read(), system)
+    if part.reader.needs_code(reader.torch or part.reader.torch.newest or "2.6"):
+        # Loading it so would run whatever it holds.
+        hint = f"`torchenv checkpoints show {shlex.quote(part.path)}` says what torch.load needs for it"
+        raise NothingSuits(f"environment {reader} reads `{part.path}` only with code of its own", hint=hint)
     goal = Path(
         target
         or f"{source.removesuffix(Path(source).suffix) if _is_file(source) else source}{_SUFFIXES[form]}"
@@ -171,6 +176,17 @@ def convert(
         bytes=size,
         left_out=loaded.objects if form == "safetensors" else (),
     )
+
+
+def _refuse_form(part: Checkpoint, form: SaveForm) -> None:
+    """Raise for a save that has the form already, or one that holds a program and no state."""
+    if part.format in {"torchscript", "pt2", "unknown"}:
+        raise NothingSuits(f"`{part.path}` is {part.format}, not a save of tensors")
+    is_one_file = os.path.isfile(part.path)
+    if form == "torch-save" and part.format in {"torch-zip", "torch-legacy"}:
+        raise InputError(f"`{part.path}` is a file of torch.save already", hint="use `--to safetensors`")
+    if form == "safetensors" and part.format == "safetensors" and is_one_file:
+        raise InputError(f"`{part.path}` is a safetensors file already", hint="use `--to torch-save`")
 
 
 def _refuse_taken(goal: Path, source: str, form: SaveForm) -> InputError:

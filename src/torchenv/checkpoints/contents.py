@@ -69,9 +69,15 @@ def _read_safetensors(tree: Tree, names: list[str], sizes: Mapping[str, int]) ->
     contents = Contents()
     for name in names:
         file = safetensors.read_file(tree, name, sizes[name])
-        for tensor, shape in file.tensors.items():
-            dtype = file.dtypes[tensor]
-            contents.tensors[tensor] = TensorForm(shape, safetensors.DTYPES.get(dtype, dtype))
+        for tensor, piece in file.tensors.items():
+            dtype = safetensors.DTYPES.get(file.dtypes[tensor], file.dtypes[tensor])
+            # The files of other ranks may hold other pieces of it.
+            begins = file.offsets.get(tensor, ())
+            ends = tuple(map(sum, zip(begins, piece, strict=True))) if len(begins) == len(piece) else piece
+            before = contents.tensors.get(tensor)
+            if before is not None and len(before.shape) == len(ends):
+                ends = tuple(map(max, before.shape, ends))
+            contents.tensors[tensor] = TensorForm(ends, dtype)
     return contents
 
 

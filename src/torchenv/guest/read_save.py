@@ -58,21 +58,6 @@ class Distributed:
 
         dcp.load(into, storage_reader=self.reader)
 
-    def batches(self) -> Iterator[dict[str, Any]]:
-        batch: dict[str, Any] = {}
-        size = 0
-        for name, (dtype, shape) in self.forms.items():
-            tensor = torch.empty(shape, dtype=dtype)
-            if batch and size + tensor.nbytes > BATCH:
-                self.load(batch)
-                yield batch
-                batch, size = {}, 0
-            batch[name] = tensor
-            size += tensor.nbytes
-        if batch:
-            self.load(batch)
-            yield batch
-
     def load_objects(self) -> dict[str, Any]:
         """Load what is no tensor with torch's restricted unpickler; the reader itself takes any class."""
         from torch.distributed.checkpoint import DefaultLoadPlanner, load
@@ -93,6 +78,69 @@ class Distributed:
         return tuple(planned.get(name, (name,))) if isinstance(planned, dict) else (name,)
 
 
+class Safetensors:
+    """Safetensors, in one file or in as many as they were written in; a tensor may be in pieces."""
+
+    def __init__(self, path: str) -> None:
+        files = [path]
+        if os.path.isdir(path):
+            files = [os.path.join(path, name) for name in sorted(os.listdir(path)) if is_safetensors(name)]
+        # Of each tensor its pieces: file, first byte, shape, where each begins in the whole.
+        self.pieces: dict[str, list[tuple[str, int, tuple[int, ...], tuple[int, ...]]]] = {}
+        self.forms: dict[str, tuple[Any, tuple[int, ...]]] = {}
+        self.objects: list[str] = []
+        kinds = {kind: name for name, kind in SAFETENSORS.items()}
+        for file in files:
+            with open(file, "rb") as opened:
+                length = int.from_bytes(opened.read(8), "little")
+                header = json.loads(opened.read(length))
+            about = header.pop("__metadata__", None) or {}
+            sharding = json.loads(about.get("DCP_SHARDING_INFO", "{}"))
+            for name, entry in header.items():
+                if entry["dtype"] not in kinds:
+                    raise SystemExit(f"{name} is {entry['dtype']}, which is not known here")
+                shape = tuple(entry["shape"])
+                begins = tuple(sharding.get(name, {}).get("saved_offsets") or [0] * len(shape))
+                piece = (file, 8 + length + entry["data_offsets"][0], shape, begins)
+                self.pieces.setdefault(name, []).append(piece)
+                ends = [at + size for at, size in zip(begins, shape, strict=True)]
+                _, whole = self.forms.get(name, (None, ends))
+                dtype = getattr(torch, kinds[entry["dtype"]])
+                self.forms[name] = (dtype, tuple(map(max, whole, ends)))
+
+    def load(self, into: dict[str, Any]) -> None:
+        for name, tensor in into.items():
+            for file, at, shape, begins in self.pieces[name]:
+                piece = tensor if shape == tuple(tensor.shape) else torch.empty(shape, dtype=tensor.dtype)
+                if piece.nbytes:
+                    with open(file, "rb", buffering=0) as opened:
+                        opened.seek(at)
+                        fill(piece, opened)
+                if piece is not tensor:
+                    tensor[
+                        tuple(slice(start, start + size) for start, size in zip(begins, shape, strict=True))
+                    ] = piece
+
+    def load_objects(self) -> dict[str, Any]:
+        return {}
+
+    def path_of(self, name: str) -> tuple[Any, ...]:
+        return (name,)
+
+
+def fill(tensor: Any, file: Any) -> None:
+    room = memoryview((ctypes.c_char * tensor.nbytes).from_address(tensor.data_ptr())).cast("B")
+    while room:
+        read = file.readinto(room)
+        if not read:
+            raise EOFError("the file ends inside a tensor")
+        room = room[read:]
+
+
+def is_safetensors(path: str) -> bool:
+    return path.endswith(".safetensors")
+
+
 class Plain:
     """A file of torch.save."""
 
@@ -108,9 +156,26 @@ class Plain:
                 self.objects.append(name)
         self.forms = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in self.tensors.items()}
 
-    def batches(self) -> Iterator[dict[str, Any]]:
-        for name, tensor in self.tensors.items():
+
+def batches(source: Any) -> Iterator[dict[str, Any]]:
+    """Yield tensors with their names, as many at once as may be in memory."""
+    if isinstance(source, Plain):
+        for name, tensor in source.tensors.items():
             yield {name: tensor}
+        return
+    batch: dict[str, Any] = {}
+    size = 0
+    for name, (dtype, shape) in source.forms.items():
+        tensor = torch.empty(shape, dtype=dtype)
+        if batch and size + tensor.nbytes > BATCH:
+            source.load(batch)
+            yield batch
+            batch, size = {}, 0
+        batch[name] = tensor
+        size += tensor.nbytes
+    if batch:
+        source.load(batch)
+        yield batch
 
 
 def is_zip(path: str) -> bool:
@@ -145,7 +210,7 @@ def name_of(dtype: Any) -> str:
 
 def digest(source: Any) -> dict[str, Any]:
     found = {}
-    for batch in source.batches():
+    for batch in batches(source):
         for name, tensor in batch.items():
             data, _alive = bytes_of(tensor)
             found[name] = [name_of(tensor.dtype), list(tensor.shape), hashlib.sha256(data).hexdigest()]
@@ -169,7 +234,7 @@ def write_safetensors(source: Any, target: str) -> dict[str, Any]:
     found = {}
     with open(target, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        for batch in source.batches():
+        for batch in batches(source):
             for name, tensor in batch.items():
                 data, _alive = bytes_of(tensor)
                 file.write(data)
@@ -233,16 +298,22 @@ def with_lists(value: Any) -> Any:
     return inner
 
 
+def open_save(path: str) -> Any:
+    if not os.path.isdir(path):
+        return Safetensors(path) if is_safetensors(path) else Plain(path)
+    names = os.listdir(path)
+    is_distributed = any(name.endswith((".metadata", ".distcp")) for name in names)
+    return Distributed(path) if is_distributed or not any(map(is_safetensors, names)) else Safetensors(path)
+
+
 def main(what: str, path: str, target: str = "") -> dict[str, Any]:
-    source: Any = Distributed(path) if os.path.isdir(path) else Plain(path)
+    source = open_save(path)
     if what == "digest":
         found = digest(source)
     elif what == "safetensors":
         found = write_safetensors(source, target)
-    elif isinstance(source, Distributed):
-        found = write_plain(source, target)
     else:
-        raise SystemExit(f"{path} is a file of torch.save already")
+        found = write_plain(source, target)
     return {"torch": torch.__version__, "tensors": found, "objects": sorted(source.objects)}
 
 

@@ -20,6 +20,7 @@ from typing import IO, Any, NoReturn, Protocol, TypeVar
 from torchenv.errors import ToolFailed
 from torchenv.system.orphans import SharedHandles
 from torchenv.system.values import frozen
+from torchenv.system.words import drop_colours
 
 Result = TypeVar("Result")
 
@@ -94,7 +95,7 @@ class Completed:
             case End.OUT_OF_TIME:
                 return f"{program} did not answer in time"
             case End.EXITED:
-                said = (self.err.strip() or self.out.strip()).splitlines()
+                said = drop_colours(self.err.strip() or self.out.strip()).splitlines()
                 return said[-1].strip() if said else f"{program} {self.ending()}"
 
     def ending(self) -> str:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+# ESC [ 1 m, which makes a terminal write in bold
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+
 
 def count(number: int, noun: str) -> str:
     """Return a number with its noun, which ends in `s` for all but one."""
@@ -14,3 +19,8 @@ def describe_age(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.0f} {unit} ago"
     return "just now"
+
+
+def drop_colours(text: str) -> str:
+    """Return the words of a program without what colours them on a terminal."""
+    return _COLOUR.sub("", text)

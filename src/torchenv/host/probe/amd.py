@@ -14,6 +14,7 @@ from torchenv.host.probe import pci, visible
 from torchenv.host.probe.sources import Look, SeenEvidence
 from torchenv.system.process import Command
 from torchenv.system.values import frozen
+from torchenv.system.words import drop_colours
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"
 MODULE_FILE = "/sys/module/amdgpu/version"
@@ -280,7 +281,7 @@ def _without_card(
 
 
 def _say_failure(text: str) -> str:
-    lines = (line.strip() for line in re.sub(r"\x1b\[[\d;]*m", "", text).splitlines())
+    lines = (line.strip() for line in drop_colours(text).splitlines())
     return next(line for line in lines if _DRIVER_FAILED.search(line))
 
 
