@@ -138,7 +138,7 @@ def convert(
     reader = environment or find_reader(part, store.read(), system)
     if part.reader.needs_code(reader.torch or part.reader.torch.newest or "2.6"):
         # Loading it so would run whatever it holds.
-        hint = f"`torchenv checkpoints show {shlex.quote(part.path)}` says what torch.load needs for it"
+        hint = f"see what torch.load needs for it with `torchenv checkpoints show {shlex.quote(part.path)}`"
         raise NothingSuits(f"environment {reader} reads `{part.path}` only with code of its own", hint=hint)
     goal = Path(
         target
