@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from scripts.bench.measuring import TOP, Bench, Row, fresh
+from scripts.bench.measuring import TOP, TORCHENV, Bench, Row, compare, fresh
 
 SOURCE = TOP / "src"
 MIB = 1 << 20
@@ -86,6 +87,42 @@ def measure(bench: Bench) -> Iterator[Row]:
                 if name == "verdict" and tensors == 100_000:
                     what = f"memory of the verdict, {shapes} shapes"
                     yield Row(what=what, against="", values=(peak / MIB,), bar=MEMORY / MIB, unit="MiB")
+
+    yield convert(bench, work)
+
+
+# Saves as many tensors of a quarter of a MiB.
+SAVE = """
+import sys, torch, torch.distributed.checkpoint as dcp
+state = {f"layer.{n}.weight": torch.full((256, 256), float(n)) for n in range(int(sys.argv[2]))}
+dcp.save(state, checkpoint_id=sys.argv[1])
+"""
+# As torch's own documentation does it.
+THEIRS = """
+import sys
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+dcp_to_torch_save(sys.argv[1], sys.argv[2])
+"""
+
+
+def convert(bench: Bench, work: Path) -> Row:
+    """Return the row of writing a save as one file; torchenv compares each tensor with what it wrote, too."""
+    python = bench.environment / "bin" / "python"
+    save, made = work / "step-1", work / "made.pt"
+    count = bench.size(2000, 20)
+    bench.run([python, "-c", SAVE, save, str(count)])
+
+    theirs = partial(bench.run, [python, "-c", THEIRS, save, work / "theirs.pt"])
+
+    def ours() -> None:
+        made.unlink(missing_ok=True)
+        bench.run([*TORCHENV, "checkpoints", "convert", save, made, "--to", "torch-save"], cwd=bench.project)
+
+    return Row(
+        what=f"`checkpoints convert --to torch-save` of {count:,} tensors, {count // 4:,} MiB, verified",
+        against="`dcp_to_torch_save`, which verifies nothing",
+        values=compare(bench, ours, theirs, rounds=3),
+    )
 
 
 def run(bench: Bench, python: str | Path, program: str, file: Path) -> dict[str, float]:

@@ -2,8 +2,8 @@
 
     python scripts/bench/locking.py [--repeat 5]
 
-`lock` of six targets on a warm cache is compared with the six bare `uv pip compile` runs that it needs,
-side by side, and `lock` of twenty targets with 300 packages each with its twenty, in processor time;
+`lock` of one target and of six on a warm cache is compared with the bare `uv pip compile` runs that it
+needs, side by side, and `lock` of twenty targets with 300 packages each with its twenty, in processor time;
 `lock --check` with nothing changed and `sync` with nothing to do with `torchenv --version`.
 Of several rounds the fastest of each counts. Prints one JSON document.
 """
@@ -32,7 +32,7 @@ from torchenv.installers import LockRequest
 from torchenv.installers.uv import lock_command, project, uv_program
 from torchenv.system.process import scrub_environ
 
-GOALS = {"lock": 1.25, "many": 1.3, "check": 3.0, "sync": 3.0}
+GOALS = {"one": 1.25, "lock": 1.25, "many": 1.3, "check": 3.0, "sync": 3.0}
 
 TORCHENV = (str(Path(sys.executable).with_name("torchenv")),)
 
@@ -52,11 +52,22 @@ def main() -> int:
             packages=PACKAGES,
             targets=TARGETS,
         )
-        profile = TEAM.partition("[[target]]")[0] + "".join(map(write_target, MANY))
+        head = TEAM.partition("[[target]]")[0]
+        single, _ = measure(
+            Path(place) / "one",
+            index,
+            environ,
+            options.repeat,
+            profile=head + write_target(ONE[0]),
+            packages=FEW_PACKAGES,
+            targets=ONE,
+        )
+        profile = head + "".join(map(write_target, MANY))
         _, many = measure(
             Path(place) / "twenty", index, environ, 2, profile=profile, packages=MANY_PACKAGES, targets=MANY
         )
     ratios = {
+        "one": single["lock"] / single["compile"],
         "lock": took["lock"] / took["compile"],
         "many": many["lock"] / many["compile"],
         "check": took["check"] / took["version"],
@@ -109,6 +120,7 @@ def measure(
 
 # As many packages as a project with a trainer and a model hub has, with as many releases as they have had.
 PACKAGES = 80
+FEW_PACKAGES = 50
 MANY_PACKAGES = PACKAGES_OF_ALL = 300
 RELEASES = 60
 
@@ -135,6 +147,9 @@ TARGETS: tuple[Target, ...] = (
     (None, "2.15.0", "darwin-arm64"),
     ("cu132", "2.15.0+cu132", "windows-x86_64"),
 )
+
+
+ONE = TARGETS[:1]
 
 
 # The same backends once more for other platforms and releases.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -52,6 +54,57 @@ def measure(bench: Bench) -> Iterator[Row]:
             ),
         )
         shutil.rmtree(work)
+    yield from scan_bucket(bench)
+
+
+def scan_bucket(bench: Bench) -> Iterator[Row]:
+    """Yield the rows of a bucket that moto serves on this machine, against no more than listing it."""
+    import fsspec
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    variables = {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    count = bench.size(500, 20)
+    try:
+        # Every S3 client takes its server and its keys from these.
+        os.environ.update(variables)
+        store = fsspec.filesystem("s3")
+        store.mkdir("runs")
+        for number in range(count):
+            for path in SAMPLE.iterdir():
+                store.pipe_file(f"runs/a/step-{number}/{path.name}", path.read_bytes())
+        work = fresh(bench.directory / "bucket")
+        scan = partial(
+            bench.run,
+            [*TORCHENV, "checkpoints", "scan", "--root", work / "workspace", "s3://runs"],
+            variables=variables,
+        )
+
+        def scan_cold() -> None:
+            shutil.rmtree(work / "workspace", ignore_errors=True)
+            scan()
+
+        listing = partial(
+            bench.run,
+            [sys.executable, "-c", "import fsspec; fsspec.filesystem('s3').find('runs')"],
+            variables=variables,
+        )
+        for what, act in (("cold", scan_cold), ("unchanged", scan)):
+            yield Row(
+                what=f"`checkpoints scan` of {count} saves in a bucket, {what}",
+                against="listing it with fsspec",
+                values=compare(bench, act, listing, rounds=3),
+            )
+    finally:
+        server.stop()
 
 
 def make_saves(runs: Path, count: int) -> None:
