@@ -229,6 +229,53 @@ def test_a_row_without_a_driver_keeps_its_other_values(tmp_path: Path) -> None:
     ]
 
 
+# The first lines of /etc/nv_tegra_release as boards have them.
+@pytest.mark.parametrize(
+    ("release", "l4t", "jetpack", "tegra"),
+    [
+        ("# R32 (release), REVISION: 5.1, GCID: 26202423, BOARD: t186ref", "32.5.1", "4.5.1", True),
+        ("# R32 (release), REVISION: 7.1, GCID: 29689809, BOARD: t186ref", "32.7.1", "4.6.1", True),
+        ("# R34 (release), REVISION: 1.1, GCID: 30414990, BOARD: t186ref", "34.1.1", "5.0.1 DP", True),
+        ("# R35 (release), REVISION: 1.0, GCID: 31346300, BOARD: t186ref", "35.1.0", "5.0.2", True),
+        ("# R35 (release), REVISION: 4.1, GCID: 33958178, BOARD: t186ref", "35.4.1", "5.1.2", True),
+        ("# R35 (release), REVISION: 6.4, GCID: 1, BOARD: generic", "35.6.4", "5.1.6", True),
+        ("# R36 (release), REVISION: 4.0, GCID: 37537400, BOARD: generic", "36.4.0", "6.1", True),
+        ("# R36 (release), REVISION: 5.0, GCID: 1, BOARD: generic", "36.5.0", "6.2.2", True),
+        # A release that came later: JetPack's major version is known.
+        ("# R36 (release), REVISION: 9.1, GCID: 1, BOARD: generic", "36.9.1", "6", True),
+        ("# R38 (release), REVISION: 2.0, GCID: 41844464, BOARD: generic", "38.2.0", "7.0", False),
+        ("# R38 (release), REVISION: 4.0, GCID: 43443517, BOARD: generic", "38.4.0", "7.1", False),
+        ("# R39 (release), REVISION: 2.0, GCID: 45755727, BOARD: generic", "39.2.0", "7.2", False),
+        ("# R40 (release), REVISION: 1.0, GCID: 1, BOARD: generic", "40.1.0", None, False),
+    ],
+)
+def test_a_jetson_is_named_with_the_jetpack_of_its_release(
+    tmp_path: Path, release: str, l4t: str, jetpack: str | None, *, tegra: bool
+) -> None:
+    host = probed(
+        tmp_path, {"/etc/nv_tegra_release": f"{release}, EABI: aarch64, DATE: Fri\n# KERNEL_VARIANT: oot\n"}
+    )
+    assert (str(host.nvidia.l4t), host.nvidia.tegra) == (l4t, tegra)
+    of = f" (JetPack {jetpack})" if jetpack else ""
+    assert f"this is a Jetson with Jetson Linux (L4T) {l4t}{of}" in [
+        problem.message for problem in host.problems
+    ]
+
+
+def test_a_driver_file_without_a_number_leaves_the_word_to_the_tool(tmp_path: Path) -> None:
+    # Thor with Jetson Linux 38.4 writes this in place of its driver's number.
+    build = "TempVersion  Release Build  (bugfix_main)  Tue Dec 30 15:54:35 PST 2025"
+    files = {
+        "/proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  {build}\n",
+        "/proc/device-tree/compatible": "nvidia,p4071-0000+p3834-0008\0nvidia,tegra264\0",
+        "/etc/nv_tegra_release": "# R38 (release), REVISION: 4.0, GCID: 43443517, BOARD: generic\n",
+    }
+    answer = f"{FIELDS}\n0, [N/A], NVIDIA Thor, 580.00, [N/A], 11.0, Disabled\n"
+    host = probed(tmp_path, files, {QUERY: answer})
+    assert (str(host.nvidia.driver), host.nvidia.tegra) == ("580.00", False)
+    assert [device.compute_capability for device in host.nvidia.devices] == [(11, 0)]
+
+
 def test_the_plain_screen_knows_sliced_cards() -> None:
     screen = """\
 | NVIDIA-SMI 535.183.01             Driver Version: 535.183.01   CUDA Version: 12.2     |
