@@ -37,6 +37,7 @@ def test_the_numpy_of_an_environment_decides_with_torch(
     assert judge.of(found["rng_state.pth"], NEW) == "readable-with-code"
     assert run_line(run, judge).newest_readable.get(1) == newest
     assert run_line(run, judge).newest_readable[2] == "checkpoint-500"
+    assert run_line(run, judge).lacks == ({1: "numpy>=1.26"} if verdict == "unreadable" else {})
     assert judge.reader(found["rng_state.pth"]).as_json()["packages"] == {"numpy": ">=1.26"}
 
 
@@ -51,10 +52,14 @@ def test_a_scan_and_a_rollback_say_so_of_environments_on_the_disk(tmp_path: Path
     shown = terminal.type("checkpoints", "show", "runs").out
     assert ": readable-with-code: call `torch.serialization.add_safe_globals([" in shown
     assert ", or use weights_only=False\n" in shown
+    assert "  read by torch 2.2 and newer, numpy>=1.26 (confirmed)\n" in shown
     found = terminal.type("checkpoints", "scan", "runs", "--json").json["checkpoints"]
     (state,) = [line for line in found if line["path"].endswith("rng_state.pth")]
     assert state["environments"] == {"1": "unreadable", "2": "readable-with-code"}
     assert state["reader"]["packages"] == {"numpy": ">=1.26"}
 
-    (run,) = terminal.type("rollback", "--json").json["checkpoints"]
+    switched = terminal.type("rollback", "--json")
+    assert "checkpoint-500 cannot be read by environment 1 (2.14.1-cu126-" in switched.err
+    assert "(it needs numpy>=1.26); no checkpoint in this run is readable" in switched.err
+    (run,) = switched.json["checkpoints"]
     assert run["newest_readable"] is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from packaging.version import Version
 
 from torchenv.checkpoints.lifeboats import describe_run, find_newest_kept, out_of_reach
@@ -72,6 +73,18 @@ def test_a_run_of_which_nothing_can_be_read_is_told_so() -> None:
     (line,) = describe_run(replace(RUN, newest_readable={}, downgrades_for=()), OLD)
     assert line == (
         "runs/a: step-200 cannot be read by environment 1 (2.14.1-cu126-py3.11) (it needs torch 2.15);"
+        " no checkpoint in this run is readable"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lacks", "reason"), [({1: "numpy>=1.26"}, " (it needs numpy>=1.26)"), ({2: "numpy>=1.26"}, "")]
+)
+def test_the_reason_is_never_a_torch_that_the_environment_has(lacks: dict[int, str], reason: str) -> None:
+    run = replace(RUN, needs="2.2", lacks=lacks, newest_readable={}, downgrades_for=())
+    (line,) = describe_run(run, OLD)
+    assert line == (
+        f"runs/a: step-200 cannot be read by environment 1 (2.14.1-cu126-py3.11){reason};"
         " no checkpoint in this run is readable"
     )
 

@@ -112,7 +112,8 @@ def describe_run(run: Run, environment: Environment, *, advice: bool = True) -> 
         saved = make_printable(newest)
         yield f"{path}: whether environment {environment} reads {saved} is unknown{newest_known}"
     elif newest is not None and readable != newest:
-        needs = f" (it needs torch {run.needs})" if run.needs else ""
+        needed = run.lacks.get(number) or _find_newer_torch(run, environment)
+        needs = f" (it needs {needed})" if needed else ""
         found = "no checkpoint in this run is readable"
         if readable:
             found = f"{make_printable(readable)} is the newest readable save"
@@ -126,6 +127,16 @@ def describe_run(run: Run, environment: Environment, *, advice: bool = True) -> 
         yield f"{path}: newer but incomplete: {', '.join(map(make_printable, run.broken))}"
     if run.writing:
         yield f"{path}: being written now: {', '.join(map(make_printable, run.writing))}"
+
+
+def _find_newer_torch(run: Run, environment: Environment) -> str | None:
+    """Return the torch that reads the newest of a run, where that of the environment is older."""
+    from packaging.version import Version
+
+    if run.needs is None or environment.torch is None:
+        return None
+    is_older = Version(environment.torch).release[:2] < Version(run.needs).release
+    return f"torch {run.needs}" if is_older else None
 
 
 def describe_unjudged(environment: Environment) -> str:

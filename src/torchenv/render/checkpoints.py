@@ -457,8 +457,10 @@ def _part_lines(
     oldest = f"torch {reader.torch.oldest} and newer" if reader.torch.oldest else "torch: not known"
     newest = f", up to {reader.torch.newest}" if reader.torch.newest else ""
     python = f", Python {reader.python_min} and newer" if reader.python_min else ""
+    packages = "".join(f", {names}{needed}" for names, needed in reader.packages if needed)
     system = f", on {reader.system} only" if reader.system else ""
-    nobody = "no release: it cannot be read back" if reader.nobody else f"{oldest}{newest}{python}{system}"
+    everything = f"{oldest}{newest}{python}{packages}{system}"
+    nobody = "no release: it cannot be read back" if reader.nobody else everything
     certainty = measured.certainty(reader, scanned.judge.environments)
     is_sure = certainty == reader.certainty
     limit = "" if is_sure else f": no release after torch {measured.rules.newest} was measured"

@@ -188,6 +188,7 @@ class Run:
     `writing` those that were being written when it was looked at.
     For those of `unknown_for` it is not known whether they read the newest, as it holds what torch does not.
     Those of `with_code_for` read the save of `newest_readable` only with code or an allow-list.
+    Those of `lacks` read the newest with another package, such as numpy>=1.26, and have none of that version.
     Of the environments of `unjudged_for` nothing is known: they came later, and no index was there to ask.
     """
 
@@ -203,6 +204,7 @@ class Run:
     unjudged_for: tuple[int, ...] = ()
     unknown_for: tuple[int, ...] = ()
     with_code_for: tuple[int, ...] = ()
+    lacks: Mapping[int, str] = field(default_factory=dict, hash=False, metadata=read_with(_read_by_number))
     more: More = field(default_factory=nothing_more, hash=False)
 
     def without(self, number: int) -> Run:
@@ -214,7 +216,9 @@ class Run:
             },
             downgrades_for=tuple(reader for reader in self.downgrades_for if reader != number),
             unjudged_for=tuple(reader for reader in self.unjudged_for if reader != number),
+            unknown_for=tuple(reader for reader in self.unknown_for if reader != number),
             with_code_for=tuple(reader for reader in self.with_code_for if reader != number),
+            lacks={reader: packages for reader, packages in self.lacks.items() if reader != number},
         )
 
 

@@ -144,15 +144,33 @@ class Judge:
     def _judge_packages(self, reader: Reader, environment: Environment, known: Verdict) -> Verdict:
         """Judge by the other packages of an environment what is `known` by its torch."""
         for names, needed in reader.packages:
-            # One of several packages is enough: zstandard or pyzstd.
-            versions = [self._find_package(environment, name) for name in names.split(" or ")]
-            if any(version and _is_within(version, needed) for version in versions):
-                continue
-            if None not in versions:
+            has = self._has_package(environment, names, needed)
+            if has is False:
                 return "unreadable"
-            if needed:
+            if has is None and needed:
                 known = "unknown"
         return known
+
+    def _has_package(self, environment: Environment, names: str, needed: str) -> bool | None:
+        # One of several packages is enough: zstandard or pyzstd.
+        versions = [self._find_package(environment, name) for name in names.split(" or ")]
+        if any(version and _is_within(version, needed) for version in versions):
+            return True
+        return None if None in versions else False
+
+    def find_lacking(self, save: Save, environment: Environment) -> str | None:
+        """Return the packages without which an environment, whose torch suits, cannot read a save."""
+        numbers = dict.fromkeys(part.found.reader for part in save.parts)
+        readers = [self._readers[number] for number in numbers]
+        if any(verdict(reader, environment, self._system) == "unreadable" for reader in readers):
+            return None
+        packages = dict.fromkeys(package for reader in readers for package in reader.packages)
+        lacking = [
+            f"{names}{needed}"
+            for names, needed in packages
+            if self._has_package(environment, names, needed) is False
+        ]
+        return ", ".join(lacking) or None
 
     def of_save(self, save: Save, environment: Environment) -> Verdict:
         """Judge all that was saved at one step: no part may be unreadable, and one must be read.
@@ -365,6 +383,11 @@ def run_line(run: Saves, judge: Judge) -> Run:
             if newest and judge.of_save(newest, environment) == "unknown"
         ),
         with_code_for=tuple(with_code),
+        lacks={
+            environment.number: lacking
+            for environment in judge.environments
+            if newest and (lacking := judge.find_lacking(newest, environment))
+        },
     )
 
 
