@@ -390,3 +390,22 @@ def test_a_profile_that_is_there_stays_and_the_hint_puts_it_aside(
     subprocess.run(ended.err.split("`")[-2], shell=True, check=True)
     assert (terminal.cwd / "torchenv.toml.old2").read_text() == "schema = 1\n"
     assert terminal.type("init", *words).code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "own"),
+    [
+        (("create", "2.15", "-r", "requirements.txt"), "--from"),
+        (("create", "2.15", "--requirement=requirements.txt"), "--from"),
+        (("create", "2.15", "-p", "3.12"), "--python"),
+        (("create", "-n", "mine"), "--name"),
+        (("plan", "2.15", "--torch-backend", "auto"), "--backend"),
+        (("init", "--requirements", "requirements.txt"), "--from"),
+    ],
+)
+def test_the_names_that_other_tools_have_for_an_option_are_known(
+    terminal: Terminal, words: tuple[str, ...], own: str
+) -> None:
+    ended = terminal.type(*words)
+    assert ended.code == 2
+    assert ended.err.endswith(f"hint: use `{own}`\n")

@@ -30,6 +30,20 @@ class HelpAsked(Exception):
         self.text = text
 
 
+# What pip, uv and conda call an option that is called otherwise here.
+_ELSEWHERE = {
+    "-r": "--from",
+    "--requirement": "--from",
+    "--requirements": "--from",
+    "-f": "--from",
+    "--file": "--from",
+    "-p": "--python",
+    "-n": "--name",
+    "--torch-backend": "--backend",
+    "--cuda": "--backend",
+}
+
+
 class Parser(ArgumentParser):
     """A parser that raises `InputError`, so that there is one place where errors are printed."""
 
@@ -42,7 +56,10 @@ class Parser(ArgumentParser):
         if unknown:
             raise InputError(
                 f"unexpected argument `{unknown[0]}` for `{self.prog}`",
-                hint=self._name_owner(unknown[0]) or self._guess(unknown[0]) or f"see `{self.prog} --help`",
+                hint=self._translate(unknown[0])
+                or self._name_owner(unknown[0])
+                or self._guess(unknown[0])
+                or f"see `{self.prog} --help`",
             )
         return flags
 
@@ -50,6 +67,11 @@ class Parser(ArgumentParser):
     def options(self) -> list[str]:
         """The names of all options."""
         return [option for action in self._actions for option in action.option_strings]
+
+    def _translate(self, option: str) -> str | None:
+        """Return a hint with the option that other tools call by this name."""
+        own = _ELSEWHERE.get(option.partition("=")[0])
+        return f"use `{own}`" if own in self.options else None
 
     def _guess(self, option: str) -> str | None:
         """Guess which option was meant, by its letters alone: two dashes make no two words alike."""
