@@ -18,7 +18,6 @@ from tests.support.workspace import write_venv
 
 from torchenv.environment.fingerprint import fingerprint
 from torchenv.environment.inspect import describe
-from torchenv.installers.uv import uv_program
 
 pytestmark = pytest.mark.skipif(
     (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="the wheels are for Linux x86_64"
@@ -31,12 +30,10 @@ NOBODY = "http://127.0.0.1:9"
 def test_it_says_what_was_made_and_what_to_do_next(terminal: Terminal) -> None:
     ended = terminal.create()
     path = terminal.workspace / "envs" / f"1-{NAME}"
-    install = f"{uv_program()} pip install --python {path} -c {path / 'constraints.txt'} PACKAGE"
     assert (ended.code, ended.out) == (
         0,
         (
             f"made environment 1 ({NAME})\n  {path}\n"
-            f"  to add to it: {install}\n"
             f"environment 1 ({NAME}) is now active\n  {path}\n"
             f"  Python {PYTHON} and torch 2.15.0 verified\n"
             'next: eval "$(torchenv activate)", or torchenv run -- COMMAND\n'
@@ -321,8 +318,8 @@ def test_an_error_that_an_ignored_setting_would_have_cured_names_it(terminal: Te
         4,
         (
             f"error: {index.packages} has no in-house\n"
-            "hint: look at what the index lists, or choose another version or backend;"
-            " ignoring your PIP_EXTRA_INDEX_URL here; to use that index, set TORCHENV_PACKAGE_INDEX\n"
+            "hint: look at what the index lists, or choose another version or backend\n"
+            "hint: set TORCHENV_PACKAGE_INDEX to use that index: your PIP_EXTRA_INDEX_URL is ignored here\n"
         ),
     )
     assert terminal.built() == []
@@ -334,8 +331,8 @@ def test_a_place_of_files_that_was_ignored_is_not_called_an_index(terminal: Term
     wheel = Wheel(name="in-house", version="1.0")
     (tmp_path / wheel.file_name).write_bytes(wheel.content)
     ended = terminal.create(PIP_FIND_LINKS=str(tmp_path))
-    remedy = "to use a file there, list `NAME @ file:///PATH` under [packages] requirements\n"
-    assert ended.err.endswith(f"; ignoring your PIP_FIND_LINKS here; {remedy}")
+    remedy = "list `NAME @ file:///PATH` under [packages] requirements to use a file there"
+    assert ended.err.endswith(f"\nhint: {remedy}: your PIP_FIND_LINKS is ignored here\n")
     address = f"in-house @ {(tmp_path / wheel.file_name).as_uri()}"
     profile.write_text(f'schema = 1\n[packages]\nrequirements = ["{address}"]\n', "utf-8")
     made = terminal.create(PIP_FIND_LINKS=str(tmp_path))

@@ -541,6 +541,13 @@ def test_of_a_conversion_whose_goal_is_taken(
     heed(served, taken)
 
 
+@heeds("actions/read_save.py", "torchenv checkpoints show {}")
+def test_of_a_conversion_that_would_run_code(plain: Terminal, heed: Heeder) -> None:
+    adopt(plain, "2.15.0+cpu")
+    save(plain.cwd / "runs" / "a" / "step-200", "2.15.0/ts_numpy")
+    heed(plain, plain.type("checkpoints", "convert", "runs/a/step-200/ck.pt", "--to", "safetensors"))
+
+
 @heeds("actions/repair.py", "torchenv checkpoints repair {} {} --optimizer {}")
 def test_of_a_repair_whose_goal_is_taken(
     plain: Terminal, heed: Heeder, monkeypatch: pytest.MonkeyPatch

@@ -242,7 +242,7 @@ def _from_package_index(build: Build, ask: Question, error: IndexUnreachable) ->
             f"{build.index} cannot be reached ({error.why}), and the default package index has no {lacking}",
             hint=f"{error.hint}; `torchenv plan --offline` plans from the catalogue alone",
         )
-    said = f"{build.index} cannot be reached ({error.why}): torch comes from the default package index"
+    said = f"{build.index} cannot be reached: {error.why}"
     return _add_remarks(plan, (Remark("index-unreachable", said),))
 
 

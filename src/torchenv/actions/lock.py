@@ -241,7 +241,8 @@ def _lock_target(target: Target, plan: Plan, order: LockOrder, installer: Instal
         error.message = error.args[0]
         silent = error.silent if isinstance(error, IndexFailed) else None
         if build.index is not None and silent is not None and silent.startswith(build.index):
-            error.hint = f'{error.hint}; a target with index = "packages" takes the package index\'s build'
+            other = 'give the target index = "packages" to take the package index\'s build'
+            error.hint = f"{error.hint}\n{other}"
         raise
     lost = [str(package) for package in settled if not package.is_same_version]
     about: dict[str, Any] = {"target": target.name, "torch": build.torch, "backend": build.backend.tag}

@@ -351,12 +351,13 @@ def _name_what_was_ignored(error: TorchenvError, session: Session) -> None:
     """Describe which setting of another tool would have led to another index, or to files."""
     inherited = session.inherited
     remedies = (
-        (inherited.indexes, "to use that index, set TORCHENV_PACKAGE_INDEX"),
-        (inherited.links, "to use a file there, list `NAME @ file:///PATH` under [packages] requirements"),
+        (inherited.indexes, "set TORCHENV_PACKAGE_INDEX to use that index"),
+        (inherited.links, "list `NAME @ file:///PATH` under [packages] requirements to use a file there"),
     )
-    said = [f"ignoring your {' and '.join(names)} here; {remedy}" for names, remedy in remedies if names]
+    said = [f"{remedy}: your {' and '.join(names)} is ignored here" for names, remedy in remedies if names]
     if said:
-        error.hint = "; ".join([*([error.hint] if error.hint else []), *said])
+        # Each is a way of its own, and a line.
+        error.hint = "\n".join([*([error.hint] if error.hint else []), *said])
 
 
 def _find_command(words: list[str]) -> int | None:

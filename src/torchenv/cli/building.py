@@ -157,6 +157,7 @@ def probe(flags: ProbeFlags, session: Session) -> int:
         text = json.dumps(host.to_document(), indent=2) + "\n"
         mark = r'"schema":\s*"torchenv\.host/'
         write_text(session.settings.cwd / flags.output, text, mark=mark, other="-o host.json")
+        session.output.say(f"wrote the host to {flags.output}")
     else:
         session.output.show(lambda: describe_host(host), host.to_document)
     return 0

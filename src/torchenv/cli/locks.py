@@ -132,7 +132,7 @@ def _add_hosts(project: Project, files: list[str], session: Session) -> Project:
     needed = found.list_missing_targets(project.profile)
     for target in needed:
         session.output.say(
-            f"added target {target.name}: {target.platform}, Python {target.python}, {target.backend}"
+            f"adding target {target.name}: {target.platform}, Python {target.python}, {target.backend}"
         )
     return replace(project, text=add_targets(project.text, needed)) if needed else project
 

@@ -62,7 +62,9 @@ class Output:
         if self.is_json:
             self.print_document(document())
         else:
-            self.print_text(text())
+            shown = text()
+            if shown:
+                self.print_text(shown)
 
     def print_text(self, text: str) -> None:
         """Print a result for people, who may read it on a narrow terminal."""
@@ -91,8 +93,8 @@ class Output:
     def explain(self, error: TorchenvError) -> None:
         """Print what went wrong; with `--json` as a document too, unless one is there that says it."""
         self._write_news(f"error: {error.message}")
-        if error.hint:
-            self._write_news(f"hint: {error.hint}")
+        for hint in (error.hint or "").splitlines():
+            self._write_news(f"hint: {hint}")
         self.print_failure(error.exit_code, error.message, error.hint)
 
     def print_failure(self, code: int, message: str, hint: str | None = None) -> None:

@@ -148,7 +148,7 @@ def _find_checkpoints(
     yield UpgradeFinding(
         "checkpoints",
         f"{count(len(runs), 'run')}, {len(readable)} with a save that the active environment reads",
-        "they are protected before the switch" if readable else None,
+        "the newest of each is protected before the switch" if readable else None,
     )
     if not readable or old is None:
         return

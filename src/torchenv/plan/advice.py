@@ -67,7 +67,8 @@ def _door(old: Version, new: Version, known: Known) -> Iterator[str]:
 
 def _may_break(known: Known) -> Iterator[str]:
     if warnings := known.findings.get("warning", 0):
-        yield f"the audit found {count(warnings, 'warning')}: read them before a long run"
+        which = "it" if warnings == 1 else "them"
+        yield f"the audit found {count(warnings, 'warning')}: read {which} before a long run"
 
 
 def _describe_age(age: timedelta) -> str:

@@ -108,6 +108,8 @@ def reject_others(
             why = warning
         elif wish.python:
             why = "another Python was asked for"
+        elif python.minor == chosen.minor:
+            why = f"Python {chosen.version} (`{chosen.path}`) comes before it"
         elif chosen.minor == _minor_in_use(ask, free_threaded=wish.free_threaded):
             why = f"Python {chosen.minor} matches {_describe_model(ask)}"
         else:

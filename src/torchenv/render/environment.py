@@ -267,7 +267,6 @@ def _describe_made_lines(made: CreateOutcome, order: CreateOrder, program: str |
         yield from (f"    {change}" for change in made.changed_by_others[:5])
     if order.build.unproven:
         yield "  untested until run on a GPU"
-    yield f"  to add to it: {_adding_to(environment)}"
     if program is not None:
         yield f"next: {program} run -e {number} -- python -c 'import torch; print(torch.__version__)'"
 

@@ -28,7 +28,8 @@ def _lines(host: Host) -> Iterator[str]:
         kind = f" {python.implementation}" if python.implementation != "cpython" else ""
         yield f"Python {python.version}{'t' if python.free_threaded else ''}{kind}: {python.path}"
     for environment in host.environments:
-        yield f"environment ({_state(environment)}): {environment.path}, torch {environment.torch or 'none'}"
+        torch = f"torch {environment.torch}" if environment.torch else "no torch"
+        yield f"environment ({_state(environment)}): {environment.path}, {torch}"
     yield from (f"note: {problem.message}" for problem in host.problems)
     accelerators = (host.nvidia, host.amd, host.intel)
     if all(accelerator.status is Status.ABSENT for accelerator in accelerators) and host.system != "darwin":

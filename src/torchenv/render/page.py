@@ -150,9 +150,8 @@ def render_page(report: ReportData, timelines: tuple[Timeline, ...], wrong: tupl
 def _describe_environment(environment: Environment | None) -> str:
     if environment is None:
         return ""
-    return (
-        f"torch {environment.torch or 'none'}, Python {environment.python.version}, {environment.state.value}"
-    )
+    torch = f"torch {environment.torch}" if environment.torch else "no torch"
+    return f"{torch}, Python {environment.python.version}, {environment.state.value}"
 
 
 def _describe_devices(report: ReportData) -> str:

@@ -119,7 +119,8 @@ def _status_lines(status: StatusReport, root: Path, now: datetime) -> Iterator[s
     else:
         yield f"active: environment {current}, {current.kind.value}, {current.state.value}"
         yield f"  {current.path}"
-        yield f"  torch {current.torch or 'none'} on Python {current.python.version}"
+        torch = f"torch {current.torch}" if current.torch else "no torch"
+        yield f"  {torch} on Python {current.python.version}"
     yield _describe_way_back(status.before)
     if status.before is not None:
         stranded = {run.run.path: run for run in status.stranded}
