@@ -146,6 +146,17 @@ def test_after_a_stop_only_the_rest_is_fetched_and_the_bytes_are_the_same(pair: 
     assert at_once == in_two
 
 
+def test_a_directory_of_the_user_with_the_name_of_the_parts_is_left_alone(pair: Project) -> None:
+    mine = pair.directory / "ci.tar.parts"
+    mine.mkdir()
+    (mine / "build.sh").write_text("mine", "utf-8")
+    refused = pair.run("bundle", "ci", "ci.tar", **NO_PYTHONS)
+    assert refused.code == 2
+    assert f"`{mine}` already exists and does not hold the parts of a bundle" in refused.said
+    assert [path.name for path in mine.iterdir()] == ["build.sh"]
+    assert (mine / "build.sh").read_text("utf-8") == "mine"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

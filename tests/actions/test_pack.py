@@ -179,6 +179,30 @@ def test_nothing_is_packed_over_a_file_that_is_there(workspace: Workspace, tmp_p
     (tmp_path / "env.tar.zst").write_text("mine", "utf-8")
     assert torchenv(workspace, "pack", "1", "env.tar.zst")[0] == 2
     assert (tmp_path / "env.tar.zst").read_text("utf-8") == "mine"
+    (tmp_path / "link.tar.zst").symlink_to("/not/mounted/now")
+    assert torchenv(workspace, "pack", "1", "link.tar.zst")[0] == 2
+    assert (tmp_path / "link.tar.zst").is_symlink()
+
+
+@needs("zstd")
+@pytest.mark.parametrize("name", ["", "..", "mine", "../../mine"])
+def test_a_pack_that_names_a_directory_of_the_user_is_refused(
+    workspace: Workspace, tmp_path: Path, name: str
+) -> None:
+    assert torchenv(workspace, "pack", "1", "env.tar.zst")[0] == 0
+    content = (tmp_path / "env.tar.zst").read_bytes()
+    digest = PackFacts.read(tmp_path / "env.tar.zst").id
+    padded = f'"{name}"'.encode().ljust(len(digest) + 2)
+    (tmp_path / "env.tar.zst").write_bytes(content.replace(f'"{digest}"'.encode(), padded))
+    place = tmp_path / "below" / "place"
+    for kept in (tmp_path / "mine" / "file", place / "mine" / "file", tmp_path / "below" / "file"):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text("mine", "utf-8")
+    before = sorted(tmp_path.rglob("file"))
+    words = ("run", "--packed", "env.tar.zst", "--unpack-in", str(place), "--", "python", "-V")
+    code, _, err = torchenv(workspace, *words)
+    assert (code, sorted(tmp_path.rglob("file"))) == (2, before), err
+    assert "is not a sha256" in err
 
 
 @needs("zstd")

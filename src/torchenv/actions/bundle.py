@@ -18,11 +18,15 @@ from torchenv.installers import Installer
 from torchenv.installers.tools import list_needed, write_own_wheel
 from torchenv.lockfile.lock import Lock
 from torchenv.lockfile.lockset import LockedTarget
+from torchenv.system.disk import Disk
 from torchenv.system.documents import plain
 from torchenv.system.process import Command, Programs
 from torchenv.system.values import frozen
 
 SCHEMA = "torchenv.bundle/1"
+
+# In each directory that parts are fetched into; one without it is never written to, nor deleted.
+_MARK = ".torchenv-parts"
 
 # The Python that torchenv runs with where the target's own is too old for it, or without the GIL.
 USUAL_PYTHON = "3.12"
@@ -97,6 +101,7 @@ def bundle(
     target = order.target
     _refuse(order)
     parts = order.path.with_name(f"{order.path.name}.parts")
+    _make_parts(parts)
     tool_python = choose_tool_python(target.python)
     needed = list_needed()
     tools = installer.lock(needed.request(tool_python, target.platform, order.package_index))
@@ -135,8 +140,20 @@ def bundle(
     return made
 
 
+def _make_parts(parts: Path) -> None:
+    """Make the directory that parts are fetched into; raises `InputError` where its name is taken."""
+    disk = Disk()
+    if disk.make_new_directory(parts):
+        disk.write(parts / _MARK, "torchenv fetches the parts of a bundle here, and deletes them\n")
+    elif parts.is_symlink() or not os.path.isfile(parts / _MARK):
+        raise InputError(
+            f"`{parts}` already exists and does not hold the parts of a bundle",
+            hint="name another file, or move that directory",
+        )
+
+
 def _refuse(order: BundleOrder) -> None:
-    if os.path.exists(order.path):
+    if os.path.lexists(order.path):
         raise InputError(f"`{order.path}` already exists", hint="name another file, or delete that one")
     if not os.path.isdir(order.path.parent):
         raise InputError(f"there is no directory {order.path.parent}", hint="make it, or name another")

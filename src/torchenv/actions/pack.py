@@ -36,7 +36,7 @@ def pack(
     `InputError` for the name of the file, `NothingSuits` for what is not a virtual environment.
     """
     kind = PackKind.of(path)
-    if os.path.exists(path):
+    if os.path.lexists(path):
         raise InputError(f"`{path}` already exists", hint=f"name another file that ends in {kind.value}")
     if not os.path.isdir(path.parent):
         raise InputError(f"there is no directory {path.parent}", hint="make it, or name another")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import struct
 import tarfile
@@ -98,9 +99,12 @@ class PackFacts:
         if (schema := table.get("schema", str)) != SCHEMA:
             hint = "update torchenv on this machine, or pack it again with this version"
             raise table.wrong("schema", f"is {schema}, and this torchenv reads {SCHEMA}", hint)
+        # It names the directory that the pack is unpacked in, and what is no pack's is never deleted.
+        if not re.fullmatch("[0-9a-f]{64}", digest := table.get("id", str)):
+            raise table.wrong("id", "is not a sha256", "make it again: see `torchenv help pack`")
         variables = table.table("set")
         return cls(
-            id=table.get("id", str),
+            id=digest,
             environment=table.get("environment", str),
             torch=table.maybe("torch", str),
             python=table.get("python", str),
