@@ -49,9 +49,12 @@ def script(path: Path, first: str) -> None:
     path.chmod(0o755)
 
 
-def start(workspace: Workspace, *words: str, path: str | None = None) -> subprocess.Popen[str]:
+def start(
+    workspace: Workspace, *words: str, path: str | None = None, **variables: str
+) -> subprocess.Popen[str]:
     environ = {"PATH": path or os.environ["PATH"], "HOME": str(workspace.directory)}
     environ |= {"PYTHONPATH": str(SOURCE), "TMPDIR": str(workspace.directory.parent / "node")}
+    environ |= variables
     return subprocess.Popen(
         [sys.executable, "-m", "torchenv", "--root", str(workspace.store.root), *words],
         cwd=workspace.directory.parent,
@@ -62,8 +65,10 @@ def start(workspace: Workspace, *words: str, path: str | None = None) -> subproc
     )
 
 
-def torchenv(workspace: Workspace, *words: str, path: str | None = None) -> tuple[int, str, str]:
-    process = start(workspace, *words, path=path)
+def torchenv(
+    workspace: Workspace, *words: str, path: str | None = None, **variables: str
+) -> tuple[int, str, str]:
+    process = start(workspace, *words, path=path, **variables)
     out, err = process.communicate()
     return process.returncode, out.strip(), err.strip()
 
@@ -231,7 +236,59 @@ def test_a_directory_that_others_can_change_is_not_unpacked_in(workspace: Worksp
     words = ("run", "--packed", "env.tar.zst", "--unpack-in", "open", "--", "python")
     code, _, err = torchenv(workspace, *words)
     assert code == 5
-    assert "other users can change files in" in err
+    assert f"`{tmp_path / 'open'}` can be changed by other users" in err
+
+
+@needs("zstd")
+def test_a_place_is_taken_as_the_user_means_it(workspace: Workspace, tmp_path: Path) -> None:
+    assert torchenv(workspace, "pack", "1", "env.tar.zst")[0] == 0
+    pack = ("run", "--packed", "env.tar.zst")
+    look = (
+        "--",
+        "python",
+        "-c",
+        "import os, sys; print(os.environ['VIRTUAL_ENV'] == sys.prefix, sys.prefix)",
+    )
+
+    # The user's own link leads to another disk.
+    (tmp_path / "disk").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to("disk")
+    code, out, err = torchenv(workspace, *pack, "--unpack-in", "link", *look)
+    assert (code, out.rpartition("/")[0]) == (0, f"True {tmp_path / 'disk'}"), err
+
+    # A program may go to another directory, where a relative PATH leads elsewhere.
+    code, out, err = torchenv(workspace, *pack, *look, TMPDIR="relative")
+    assert (code, out.rpartition("/torchenv-packed")[0]) == (0, f"True {tmp_path / 'relative'}"), err
+
+    code, _, err = torchenv(workspace, *pack, "--unpack-in", "a:b", *look)
+    said = f"error: an environment cannot be activated in `{tmp_path / 'a:b'}`: PATH is divided at each `:`"
+    assert (code, err.splitlines()[0]) == (2, said)
+    assert "hint: name another directory with --unpack-in DIR" in err
+    assert not (tmp_path / "a:b").exists()
+
+    code, _, err = torchenv(workspace, "run", "--packed", "disk", *look)
+    assert (code, err.splitlines()[0]) == (2, "error: `disk` is not a file")
+
+
+@needs("zstd")
+def test_the_hint_to_run_another_python_stays_in_the_pack(workspace: Workspace, tmp_path: Path) -> None:
+    assert torchenv(workspace, "pack", "1", "env.tar.zst")[0] == 0
+    script(tmp_path / "accelerate", f"#!{sys.executable}\n")
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    code, _, err = torchenv(
+        workspace, "run", "--packed", "env.tar.zst", "--unpack-in", "node", "--", "accelerate", path=path
+    )
+    assert code == 3
+    assert "run --packed=env.tar.zst --unpack-in=node --outside -- accelerate`" in err
+
+
+@needs("zstd")
+def test_a_pack_that_cannot_be_written_is_an_error_of_the_user(workspace: Workspace, tmp_path: Path) -> None:
+    # Its name is as long as one may be, and the unfinished file beside it has a longer one.
+    name = f"{'e' * 244}.tar.zst"
+    code, _, err = torchenv(workspace, "pack", "1", name)
+    said = f"error: `{tmp_path / name}` cannot be written: File name too long"
+    assert (code, said in err) == (2, True), err
 
 
 @needs("sqfstar", "squashfuse", "fusermount3")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from torchenv.actions.sources import bring
-from torchenv.errors import InputError, ToolFailed
+from torchenv.errors import InputError, ToolFailed, WorkspaceError
 from torchenv.index.pages import Download
 from torchenv.installers import Installer
 from torchenv.installers.tools import list_needed, write_own_wheel
@@ -143,7 +143,11 @@ def bundle(
 def _make_parts(parts: Path) -> None:
     """Make the directory that parts are fetched into; raises `InputError` where its name is taken."""
     disk = Disk()
-    if disk.make_new_directory(parts):
+    try:
+        is_new = disk.make_new_directory(parts)
+    except WorkspaceError as error:
+        raise InputError(error.message, hint="name a file in another directory") from None
+    if is_new:
         disk.write(parts / _MARK, "torchenv fetches the parts of a bundle here, and deletes them\n")
     elif parts.is_symlink() or not os.path.isfile(parts / _MARK):
         raise InputError(

@@ -16,6 +16,7 @@ from torchenv.environment.inspect import Layout, describe
 from torchenv.errors import InputError, NothingSuits, ToolFailed, WorkspaceError
 from torchenv.system.looking import find_paths
 from torchenv.system.mutex import try_to_lock, unlock
+from torchenv.system.names import refuse_divided
 from torchenv.system.packfile import PackFacts, PackKind, find_program, mount, unpack, write_pack
 from torchenv.system.process import Command, Programs
 from torchenv.workspace.records import Environment, EnvironmentKind
@@ -196,7 +197,11 @@ def _is_whole(directory: Path) -> bool:
 
 
 def _make_own(place: Path) -> None:
-    """Make a directory that only this user can change; raises `WorkspaceError` for someone else's."""
+    """Make a directory that only this user can change.
+
+    Raises `WorkspaceError` for someone else's, `InputError` for one that PATH cannot hold.
+    """
+    refuse_divided(place, "name another directory with --unpack-in DIR")
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = place.lstat()
@@ -206,7 +211,8 @@ def _make_own(place: Path) -> None:
     is_own = os.name == "nt" or (found.st_uid == os.getuid() and not found.st_mode & 0o022)
     if place.is_symlink() or not is_own:
         hint = "name a directory of your own with --unpack-in DIR"
-        raise WorkspaceError(f"other users can change files in {place}", hint=hint)
+        why = "is a link" if place.is_symlink() else "can be changed by other users"
+        raise WorkspaceError(f"`{place}` {why}", hint=hint)
 
 
 @contextmanager

@@ -68,7 +68,7 @@ class Settings(NamedTuple):
         from tempfile import gettempdir
 
         user = getattr(os, "getuid", lambda: 0)()
-        return Path(self.environ.get("TMPDIR") or gettempdir()) / f"torchenv-packed-{user}"
+        return self.cwd / (self.environ.get("TMPDIR") or gettempdir()) / f"torchenv-packed-{user}"
 
     @property
     def is_root_named(self) -> bool:

@@ -222,7 +222,7 @@ def run(flags: RunFlags, session: Session) -> int:
     if command.argv[0] != words[0]:
         output.note(f"environment {environment} has no `{words[0]}`; running `{' '.join(command.argv[:3])}`")
     else:
-        _refuse_outside(words, change, f"environment {environment}", session, is_allowed=flags.outside)
+        _refuse_outside(words, change, f"environment {environment}", flags, session)
     if (other := find_other_torch(environ)) is not None:
         output.note(f"PYTHONPATH puts another torch first: {other}")
     _note_stranded_runs(session)
@@ -261,9 +261,8 @@ def _refuse_outside(
     words: list[str],
     change: ProgramEntry,
     where: str,
+    flags: RunFlags,
     session: Session,
-    *,
-    is_allowed: bool,
 ) -> None:
     """Name a command that the environment lacks; raises `NothingSuits` where another Python would run it."""
     from torchenv.actions.run import find_outside
@@ -272,13 +271,27 @@ def _refuse_outside(
     found = find_outside(words, change, session.settings.environ)
     if found is None:
         return
-    if found.is_python and not is_allowed:
-        again = shlex.join([*session.settings.command, "run", "--outside", "--", *words])
+    if found.is_python and not flags.outside:
+        again = shlex.join([*session.settings.command, "run", *_repeat(flags), "--outside", "--", *words])
         raise NothingSuits(
             f"{where} has no `{words[0]}`, and {found.path} runs another Python",
             hint=f"install it in the environment, or run it anyway with `{again}`",
         )
     session.output.note(f"{where} has no `{words[0]}`; running {found.path}")
+
+
+def _repeat(flags: RunFlags) -> list[str]:
+    """Return the options that a command was given, as words of the same command."""
+    named = {
+        "--environment": flags.environment,
+        "--write-for": flags.write_for,
+        "--packed": flags.packed,
+        "--unpack-in": flags.unpack_in,
+    }
+    given = {"--force": flags.force, "--mount": flags.mount}
+    # With `=`, as a value may begin with a hyphen.
+    valued = [f"{option}={value}" for option, value in named.items() if value is not None]
+    return [*valued, *(option for option, is_given in given.items() if is_given)]
 
 
 def _run_packed(packed: str, words: list[str], flags: RunFlags, session: Session) -> int:
@@ -295,8 +308,12 @@ def _run_packed(packed: str, words: list[str], flags: RunFlags, session: Session
         raise InputError("`--write-for` does not reach a packed environment", hint=hint)
     path = settings.cwd / packed
     if not os.path.isfile(path):
-        raise InputError(f"`{packed}` does not exist", hint="make one first: see `torchenv help pack`")
-    place = settings.cwd / flags.unpack_in if flags.unpack_in else settings.node_directory
+        what = "is not a file" if os.path.exists(path) else "does not exist"
+        raise InputError(f"`{packed}` {what}", hint="make one first: see `torchenv help pack`")
+    place = settings.node_directory
+    if flags.unpack_in:
+        # Of a link that the user names, what it leads to counts.
+        place = (settings.cwd / flags.unpack_in).resolve()
     if not flags.mount:
         directory = open_pack(path, place, session.programs, settings.platform, session.output.say)
         change = make_entry(directory, PackFacts.read(path), settings.environ)
@@ -318,7 +335,7 @@ def _enter(
 
     command = Command(replace_torchrun(words, change))
     if command.argv[0] == words[0]:
-        _refuse_outside(words, change, f"`{flags.packed}`", session, is_allowed=flags.outside)
+        _refuse_outside(words, change, f"`{flags.packed}`", flags, session)
     return command, build_environ(change, session.settings.environ)
 
 

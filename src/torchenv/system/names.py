@@ -47,15 +47,20 @@ def check_environment_name(name: str) -> str:
     return name
 
 
+def refuse_divided(within: Path, hint: str) -> None:
+    """Raise `InputError` for a directory that PATH cannot hold."""
+    # A drive of Windows ends with one too, and PATH is divided by another character there.
+    if ":" in str(within).removeprefix(within.drive):
+        raise InputError(
+            f"an environment cannot be activated in `{within}`: PATH is divided at each `:`", hint=hint
+        )
+
+
 def refuse_place(within: Path) -> None:
     """Raise `InputError` for a directory in which no environment could be used."""
     place = str(within)
     hint = "choose another place with `--root DIR`, or rename the directory"
-    # A drive of Windows ends with one too, and PATH is divided by another character there.
-    if ":" in place.removeprefix(within.drive):
-        raise InputError(
-            f"an environment cannot be activated in `{place}`: PATH is divided at each `:`", hint=hint
-        )
+    refuse_divided(within, hint)
     if "\n" in place or "\r" in place:
         shown = place.replace("\n", "\\n").replace("\r", "\\r")
         raise InputError(f"no program can start in `{shown}`: a script ends its first line there", hint=hint)

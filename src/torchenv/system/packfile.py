@@ -145,7 +145,13 @@ def write_pack(
     program is missing or fails.
     """
     command = _writer(PackKind.of(path), draft := path.with_name(f".{path.name}.new"))
-    draft.unlink(missing_ok=True)
+    try:
+        # The program would say it in its own words, once all is read.
+        draft.write_bytes(b"")
+        draft.unlink()
+    except OSError as error:
+        hint = "name a file in another directory"
+        raise InputError(f"`{path}` cannot be written: {error.strerror or error}", hint=hint) from None
     try:
         count = size = 0
         with (
