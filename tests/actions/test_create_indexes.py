@@ -177,7 +177,7 @@ def test_a_disk_without_room_is_told_before_anything_is_fetched(workshop: Worksh
     with pytest.raises(WorkspaceError) as caught:
         workshop.create(recorded("rtx-4090-driver-580"), disk=FullDisk())
     assert str(caught.value) == (
-        f"about 5722 MiB are needed for {workshop.root / 'envs'}, and 100 MiB are free"
+        f"about 5.6 GiB are needed for {workshop.root / 'envs'}, and 100.0 MiB are free"
     )
     assert caught.value.hint == "free some space, or choose another disk with --root DIR"
     assert nothing_was_built(workshop)

@@ -34,3 +34,4 @@ def test_the_packages_are_asked_for_by_name_and_torch_is_left_to_the_plan(
     assert ended.json["torch"] == "2.15.0+cpu"
     for name in ("certifi", "exceptiongroup", "packaging", "PyYAML"):
         assert f"{name} was built by conda, in a folder that is gone: any version is taken" in ended.err
+    assert "torch was built by conda, in a folder that is gone: the plan chooses its version" in ended.err

@@ -31,7 +31,7 @@ def test_room_is_looked_for_where_files_go_first(
     with pytest.raises(ToolFailed) as caught:
         workshop.create(recorded("rtx-4090-driver-580"), disk=TwoDisks())
     assert f"are needed for the cache {cache}," in caught.value.message
-    assert caught.value.message.endswith("and 195 KiB are free on its disk")
+    assert caught.value.message.endswith("and 0.2 MiB are free on its disk")
     assert caught.value.hint == (
         "free some space there, or set UV_CACHE_DIR to a directory on a disk that has more"
     )

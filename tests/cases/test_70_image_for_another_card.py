@@ -36,6 +36,8 @@ def test_for_another_machine_the_servers_card_is_mentioned_and_decides_nothing(s
     assert "unproven" in {warning["code"] for warning in planned.json["warnings"]}
     read = server.terminal.type("plan", "2.15", "--host", "host.json", *image)
     assert "Tesla V100-PCIE-32GB: not supported" in read.out
+    assert "note: planned for the NVIDIA GPU of another machine: the environment is untested" in read.out
+    assert "No GPU found" not in read.out
 
 
 @pytest.mark.parametrize("slots", [tuple(CARDS)])

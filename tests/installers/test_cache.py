@@ -54,6 +54,17 @@ def test_a_wheel_is_found_by_the_name_of_its_file(tmp_path: Path) -> None:
     assert not cache.holds("nvidia_cudnn_cu13-9.27.0-py3-none-any.whl")
 
 
+def test_what_was_read_to_choose_is_no_build_in_the_cache(tmp_path: Path) -> None:
+    name = "2.15.0+cpu-cp311-cp311-manylinux_2_28_x86_64"
+    place = tmp_path / "wheels-v8" / "index" / "f219" / "torch"
+    place.mkdir(parents=True)
+    for suffix in (".msgpack", ".http"):
+        (place / f"{name}{suffix}").write_text("")
+    assert not UvCache(tmp_path).holds_build("torch", "2.15.0+cpu", "3.11")
+    (place / name).mkdir()
+    assert UvCache(tmp_path).holds_build("torch", "2.15.0+cpu", "3.11")
+
+
 def test_a_mount_without_programs_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not find_noexec(tmp_path / "not" / "there")
     # A mount, which a test cannot make.

@@ -214,7 +214,9 @@ def test_a_backend_by_name_plans_for_the_machine_it_will_run_on_unproven() -> No
     plan = planned("login-node", backends=("cu132",), by_hand=True)
     assert plan.build is not None
     assert (plan.build.name, plan.build.unproven) == ("2.15.0-cu132-py3.12", True)
-    assert warned(plan)["unproven"].startswith("no NVIDIA GPU found")
+    assert warned(plan)["unproven"] == (
+        "planned for the NVIDIA GPU of another machine: the environment is untested until run on one"
+    )
 
 
 def test_a_capability_alone_plans_for_an_nvidia_machine() -> None:

@@ -10,6 +10,7 @@ from torchenv.actions.ports import Ports
 from torchenv.errors import ToolFailed, WorkspaceError
 from torchenv.installers.cache import UvCache, find_noexec
 from torchenv.lockfile.lock import Lock, LockedFile
+from torchenv.storage.carry import describe_size
 
 # Unpacked, a wheel takes about twice its size.
 _UNPACKED = 2
@@ -28,7 +29,7 @@ def check_room(lock: Lock, *, usual: int, ports: Ports) -> None:
     free = ports.store.free_space()
     if needed > free:
         raise WorkspaceError(
-            f"about {needed >> 20} MiB are needed for {directory}, and {free >> 20} MiB are free",
+            f"about {describe_size(needed)} are needed for {directory}, and {describe_size(free)} are free",
             hint="free some space, or choose another disk with --root DIR",
         )
     if (cache := ports.installer.cache) is not None:
@@ -46,8 +47,8 @@ def _check_cache(cache: UvCache, files: list[LockedFile], usual: int, ports: Por
     free = ports.store.free_space(cache.path)
     if needed > free:
         raise ToolFailed(
-            f"about {needed >> 10:,} KiB are needed for the cache {cache.path},"
-            f" and {free >> 10:,} KiB are free on its disk",
+            f"about {describe_size(needed)} are needed for the cache {cache.path},"
+            f" and {describe_size(free)} are free on its disk",
             hint="free some space there, or set UV_CACHE_DIR to a directory on a disk that has more",
         )
 

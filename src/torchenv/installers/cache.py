@@ -36,7 +36,9 @@ class UvCache:
         tag = f"cp{minor}-cp{minor}{'t' if python.endswith('t') else ''}"
         try:
             places = (*self.path.glob(f"wheels-v*/*/{name}"), *self.path.glob(f"wheels-v*/*/*/{name}"))
-            return any(next(place.glob(f"{version}-{tag}-*"), None) for place in places)
+            found = (path for place in places for path in place.glob(f"{version}-{tag}-*"))
+            # Beside them lie 2.15.0+cpu-cp311-cp311-linux_x86_64.msgpack and .http: what was read to choose.
+            return any(path.suffix not in _NOTES for path in found)
         except OSError:
             return False
 
@@ -57,6 +59,7 @@ class UvCache:
         return None
 
 
+_NOTES = frozenset({".msgpack", ".http", ".rev", ".lock"})
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 

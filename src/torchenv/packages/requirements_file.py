@@ -147,7 +147,8 @@ def _of_this_machine(
                 )
             )
         return
-    said = f"{source}: {requirement.name} was built by conda, in a folder that is gone: any version is taken"
+    taken = "the plan chooses its version" if requirement.name == "torch" else "any version is taken"
+    said = f"{source}: {requirement.name} was built by conda, in a folder that is gone: {taken}"
     found.notes.append(PackageNote("any-version", said))
     into.append(CarriedRequirement(f"{requirement.name}{marker}", source))
 

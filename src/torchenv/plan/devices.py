@@ -202,7 +202,9 @@ def _no_device(
         remark = Remark("no-device", f"{said} {tag} (and --capability)" if tag else said)
         return Considered(vendor="cpu", remarks=(*remarks, remark))
     vendor = min(accelerated, key=list(MAKERS).index)
-    said = f"no {MAKERS[vendor]} GPU found: the environment is untested until run on one"
+    # Not that none was found: a server on which an image is built may have cards of its own.
+    unproven = "the environment is untested until run on one"
+    said = f"planned for the {MAKERS[vendor]} GPU of another machine: {unproven}"
     devices: tuple[Device, ...] = ()
     if vendor == "nvidia" and wish.capability is not None:
         devices = (NvidiaDevice(index=0, name="a GPU", compute_capability=wish.capability),)
