@@ -19,6 +19,7 @@ COMMANDS = (
     ("history",),
     ("verify", "2"),
     ("checkpoints", "show"),
+    ("plan", "2.15", "--backend", "cpu"),
 )
 SWITCHES = (("use", "1", "--force"), ("rollback",), ("upgrade", "--abort"))
 FILES = (
@@ -34,6 +35,7 @@ FILES = (
     "lease",
     "upgrade.json",
     "lock",
+    "index-answers.json",
     "envs",
     "plans",
     "locks",
@@ -62,6 +64,13 @@ def write(content: bytes) -> Callable[[Path], None]:
     return put
 
 
+def cut(path: Path) -> None:
+    """Leave what a disk has of a file when its machine lost power."""
+    if path.is_file():
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) * 2 // 3])
+
+
 def make_unreadable(path: Path) -> None:
     if not os.path.lexists(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,6 +91,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "another document": write(b"[1, 2]\n"),
     "an object": write(b'{"schema": 3}\n'),
     "not UTF-8": write(b"\xff\xfe\x00\n"),
+    "cut": cut,
     "unreadable": make_unreadable,
     "a link to itself": make_loop,
 }
@@ -104,6 +114,10 @@ def refuse_defects(terminal: Terminal, name: str, words: tuple[str, ...]) -> Non
     ended = terminal.type(*words)
     assert "Traceback" not in ended.err, (name, words, ended.err)
     assert ended.code in {0, 1, 2, 3, 4, 5}, (name, words, ended.err)
+    if ended.code == 5 and name in FILES:
+        # What is wrong, where, and what to do.
+        assert f"{terminal.workspace}/" in ended.err or name in ended.err, (name, words, ended.err)
+        assert "\nhint: " in ended.err, (name, words, ended.err)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
