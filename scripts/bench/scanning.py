@@ -41,7 +41,7 @@ def measure(bench: Bench) -> Iterator[Row]:
             values=tuple(taken / count * 1000 for taken in cold),
             bar=0.3 if count >= 10_000 else None,
             unit="ms a save",
-            note="The metadata of each save is read and checked whole.",
+            note="The metadata of each save is read and checked whole, on every core.",
         )
         yield Row(
             what=f"`checkpoints scan` of {count:,} saves, unchanged",

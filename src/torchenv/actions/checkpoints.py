@@ -114,7 +114,7 @@ def _scan_and_record(
     before = read_index(store)
     index = before.without_roots() if before else ScanIndex()
     try:
-        scan_into(index, places, before, say)
+        scan_into(index, places, before, say, workers=os.cpu_count() or 1)
     except KeyboardInterrupt:
         # The next scan goes on where this one was stopped: what it saw is not read again.
         seen = before.roots if before else {}

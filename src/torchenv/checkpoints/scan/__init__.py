@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 
 from torchenv.checkpoints import inspect
@@ -21,6 +22,7 @@ _WHOLE = (".distcp", ".metadata", ".metadata.tmp")
 _SAFETENSORS = ".safetensors"
 _WEIGHTS = ".bin.index.json"
 _LONGEST = 4096  # bytes of a pointer file
+_MANY = 2000  # folders that take longer to look at than processes to start
 # Names that others use as well: a file that torch did not write is none of a training's.
 _OTHERS_USE = (".bin", ".tar", ".pkl")
 
@@ -37,9 +39,16 @@ def scan(roots: Sequence[Place], before: ScanIndex | None, say: Callable[[str], 
 
 
 def scan_into(
-    index: ScanIndex, roots: Sequence[Place], before: ScanIndex | None, say: Callable[[str], None]
+    index: ScanIndex,
+    roots: Sequence[Place],
+    before: ScanIndex | None,
+    say: Callable[[str], None],
+    workers: int = 1,
 ) -> None:
-    """Do so for an index that has all that was seen so far whenever this is interrupted."""
+    """Do so for an index that has all that was seen so far whenever this is interrupted.
+
+    With more `workers` than one, what is new is looked at in so many processes where it is much.
+    """
     failed: list[ToolFailed] = []
     for root in roots:
         known = before.roots.get(root.address, {}) if before else {}
@@ -47,7 +56,7 @@ def scan_into(
         others = [other.address for other in roots if other is not root and not is_remote(other.address)]
         try:
             # Not made first and put there then: what was seen must be there when this is interrupted.
-            for address, folder in _scan_root(root, others, known, index, say):
+            for address, folder in _scan_root(root, others, known, index, say=say, workers=workers):
                 seen[address] = folder  # noqa: PERF403
         except ToolFailed as error:
             # A store that does not answer keeps nobody from looking at the others.
@@ -65,7 +74,9 @@ def _scan_root(
     others: Collection[str],
     known: dict[str, ScannedFolder],
     index: ScanIndex,
+    *,
     say: Callable[[str], None],
+    workers: int,
 ) -> Iterator[tuple[str, ScannedFolder]]:
     adder, waiting = _Adder(index), list[tuple[str, Folder]]()
     try:
@@ -79,23 +90,26 @@ def _scan_root(
                 continue
             if seen is not None and seen.folder.files == folder.files:
                 yield address, ScannedFolder(folder, seen.found, seen.pointers)
-            elif folder.files and root.at_once > 1:
+            elif folder.files and (root.at_once > 1 or workers > 1):
                 waiting.append((address, folder))
             elif folder.files:
                 yield address, _look(root, adder, address, folder)
-                index.read += 1
-                if index.read % 1000 == 0:
-                    say(f"{root.address}: {index.read} folders read")
-        if waiting:
-            for address, looked in _look_together(root, adder, waiting):
-                index.read += 1
-                yield address, looked
+                _count(root, index, say)
+        for address, looked in _look_together(root, adder, index, waiting, workers):
+            yield address, looked
+            _count(root, index, say)
     except FileNotFoundError:
         raise InputError(
             f"`{root.address}` does not exist", hint="name a checkpoint or a folder that exists"
         ) from None
     except OSError as error:
         raise InputError(f"{root.address} cannot be opened: {error.strerror or error}") from None
+
+
+def _count(root: Place, index: ScanIndex, say: Callable[[str], None]) -> None:
+    index.read += 1
+    if index.read % 1000 == 0:
+        say(f"{root.address}: {index.read} folders read")
 
 
 class _Adder:
@@ -111,13 +125,26 @@ class _Adder:
 
 
 def _look_together(
-    root: Place, adder: _Adder, waiting: Sequence[tuple[str, Folder]]
+    root: Place, adder: _Adder, index: ScanIndex, waiting: Sequence[tuple[str, Folder]], workers: int
 ) -> Iterator[tuple[str, ScannedFolder]]:
+    if root.at_once == 1:
+        if workers > 1 and len(waiting) >= _MANY:
+            from torchenv.checkpoints.scan.cores import look_on_every_core
+
+            yield from look_on_every_core(partial(_look_all, root), waiting, index, workers)
+        else:
+            yield from ((address, _look(root, adder, address, folder)) for address, folder in waiting)
+        return
     from concurrent.futures import ThreadPoolExecutor  # no scan of this machine's disk starts a thread
 
     with ThreadPoolExecutor(root.at_once) as pool:
         looks = pool.map(lambda item: _look(root, adder, *item), waiting)
         yield from ((address, looked) for (address, _), looked in zip(waiting, looks, strict=True))
+
+
+def _look_all(root: Place, waiting: Sequence[tuple[str, Folder]], index: ScanIndex) -> list[ScannedFolder]:
+    adder = _Adder(index)
+    return [_look(root, adder, address, folder) for address, folder in waiting]
 
 
 def _look(root: Place, adder: _Adder, address: str, folder: Folder) -> ScannedFolder:
