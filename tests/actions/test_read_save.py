@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -169,6 +170,23 @@ def test_what_has_the_name_of_a_draft_stays(workspace: Workspace, source: Path) 
     mine.write_text("mine")
     change(workspace, source, Torch(), target=workspace.directory / "model.safetensors")
     assert mine.read_text() == "mine"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no file is locked there that another program writes")
+def test_what_a_killed_run_left_is_cleared_by_the_next_and_not_what_is_being_written(
+    workspace: Workspace, source: Path
+) -> None:
+    target = workspace.directory / "out" / "model.safetensors"
+    target.parent.mkdir()
+    left = target.with_name(f".{target.name}.{'0a' * 8}.torchenv-new")
+    left.write_bytes(bytes(9))
+    other = target.with_name(f".other.safetensors.{'0a' * 8}.torchenv-new")
+    other.write_bytes(bytes(9))
+    with Disk().hold_draft(target) as writing:
+        assert not left.exists()
+        change(workspace, source, Torch(), target=target)
+        assert sorted(target.parent.iterdir()) == sorted([writing, other, target])
+    assert sorted(target.parent.iterdir()) == [other, target]
 
 
 @pytest.mark.parametrize("taken", [False, True])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -152,8 +151,7 @@ def convert(
     if part.bytes > free:
         raise ToolFailed(f"`{goal}` needs {describe_size(part.bytes)}, and {describe_size(free)} are free")
     # Two may write to one place at once: each has a draft of its own, and the first to finish gets the name.
-    draft = goal.with_name(f".{goal.name}.{secrets.token_hex(8)}.torchenv-new")
-    try:
+    with disk.hold_draft(goal) as draft:
         loaded = digest_save(reader, store, part.path, run, form=form, target=draft)
         written = (
             _read_back(draft)
@@ -165,8 +163,6 @@ def convert(
         size = draft.stat().st_size
         if not disk.publish(draft, goal):
             raise _refuse_taken(goal, source, form)
-    finally:
-        disk.delete(draft)
     return Converted(
         source=source,
         target=str(goal),

@@ -105,6 +105,26 @@ class Disk:
             )
             _settle(new.parent)
 
+    @contextmanager
+    def hold_draft(self, path: Path) -> Iterator[Path]:
+        """Yield an empty file beside a place, for a program to write; it is gone after the block.
+
+        It is held, so that the next run for the same place can tell what a killed one left and delete it.
+        """
+        name = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]{16}\.torchenv-new")
+        _clear_drafts(path.parent, name)
+        draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}.torchenv-new")
+        with explain_refusals(path):
+            handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o666)
+        try:
+            # Windows lets no other program write what is locked, and deletes nothing that is open.
+            if os.name == "posix":
+                try_to_lock(handle)
+            yield draft
+        finally:
+            os.close(handle)
+            self.delete(draft)
+
     def publish(self, draft: Path, path: Path) -> bool:
         """Put a finished file under its name, or say that it is taken; nothing is ever replaced."""
         with explain_refusals(path):
@@ -441,13 +461,13 @@ def _name_draft(path: Path) -> Path:
 _DRAFT = re.compile(r"\.torchenv-[0-9a-f]{16}\.new")
 
 
-def _clear_drafts(directory: Path) -> None:
+def _clear_drafts(directory: Path, draft: re.Pattern[str] = _DRAFT) -> None:
     """Delete the drafts that a killed run left in a directory; a failure is of no weight."""
     if os.name != "posix":
         return
     with suppress(OSError):
         for name in os.listdir(directory):  # noqa: PTH208 - a Path for each is felt
-            if _DRAFT.fullmatch(name):
+            if draft.fullmatch(name):
                 with suppress(OSError):
                     handle = os.open(directory / name, os.O_RDWR | _NO_LINK)
                     try:
