@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from torchenv.installers import LockRequest
-from torchenv.installers.cache import UvCache, find_noexec
+from torchenv.installers.cache import UvCache, find_noexec, locate_cache
 from torchenv.installers.uv import Uv, uv_program
-from torchenv.system.process import Programs
+from torchenv.system.process import Command, Programs
 
 Ask = Callable[..., LockRequest]
 
@@ -27,6 +27,25 @@ def test_a_place_that_cannot_be_used_is_known_by_its_reason(tmp_path: Path) -> N
     assert said == "is on a file system without file locks"
     (tmp_path / "file").write_text("")
     assert UvCache(tmp_path / "file" / "cache").explain_unusable() == "cannot be written: Not a directory"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the variables are those of XDG")
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("XDG_CACHE_HOME", ""),
+        ("XDG_CACHE_HOME", "relative"),
+        ("XDG_CACHE_HOME", "/abso/lute"),
+        ("UV_CACHE_DIR", "relative"),
+        ("UV_CACHE_DIR", "/abso/lute"),
+    ],
+)
+def test_the_cache_is_where_uv_has_it(tmp_path: Path, variable: str, value: str) -> None:
+    environ = {"HOME": str(tmp_path), variable: value}
+    asked = Programs(environ)(Command((str(uv_program()), "cache", "dir"))).check("ask for the cache")
+    cache = locate_cache(environ, tmp_path, "linux")
+    assert cache is not None
+    assert Path.cwd() / cache.path == Path.cwd() / asked.strip()
 
 
 def test_without_a_cache_that_can_be_written_another_one_is_used_and_said(

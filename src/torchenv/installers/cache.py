@@ -70,8 +70,9 @@ def locate_cache(environ: Mapping[str, str], home: Path | None, system: str) -> 
     if system == "win32":
         local = environ.get("LOCALAPPDATA")
         return UvCache(Path(local) / "uv" / "cache") if local else None
-    if above := environ.get("XDG_CACHE_HOME"):
-        return UvCache(Path(above) / "uv")
+    # As uv does: what is not absolute is ignored.
+    if (above := Path(environ.get("XDG_CACHE_HOME", ""))).is_absolute():
+        return UvCache(above / "uv")
     return UvCache(home / ".cache" / "uv") if home else None
 
 
