@@ -70,7 +70,7 @@ def test_a_rollback_warns_before_it_switches(workspace: Workspace) -> None:
             " step-100 is the newest readable save, 200 steps behind"
         ),
         "  copy it with `torchenv checkpoints downgrade runs/a/step-300 --for 2.14`",
-        "runs/a: newer but incomplete: step-400",
+        "runs/a: newer than step-300 but incomplete: step-400",
     ]
     assert contents(runs) == before
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import random
+import subprocess
+import sys
+from base64 import b64encode
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 from tests.support.index import Index
+from tests.support.terminal import Terminal
+from tests.support.wheels import Wheel
 from tests.support.workshop import Workshop, recorded
 
 import torchenv.actions.room
@@ -48,3 +54,29 @@ def test_what_the_cache_has_needs_no_room(
     monkeypatch.setattr(torchenv.actions.room, "find_device", lambda path: path.name)
     made = workshop.create(recorded("rtx-4090-driver-580"), disk=TwoDisks())
     assert made.environment.torch == "2.15.0+cu132"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mounts a file system of Linux")
+def test_a_cache_on_a_disk_that_is_small_for_real_is_named_and_what_is_active_stays(
+    terminal: Terminal, index: Index, tmp_path: Path
+) -> None:
+    assert terminal.create().code == 0
+    text = b64encode(random.Random(1).randbytes(600_000)).decode()
+    index.add("simple", Wheel(name="transformers", version="4.57.0", files={"transformers.py": text}))
+    (terminal.cwd / "requirements.txt").write_text("numpy\ntransformers\n", "utf-8")
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(small)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
+        pytest.skip("this user may mount nothing")
+    try:
+        ended = terminal.create("--from", "requirements.txt", "--use", UV_CACHE_DIR=str(small))
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+    code, said = ended.error
+    assert code == 4
+    assert f"are needed for the cache {small}, and " in said
+    assert " are free on its disk" in said
+    assert not any("transformers" in name for name in index.wheels_fetched())
+    environments = terminal.type("list", "--json").json
+    assert (environments["current"], len(environments["environments"])) == (1, 1)

@@ -44,6 +44,8 @@ def test_the_scan_and_the_rollback_name_the_one_before(tmp_path: Path) -> None:
     cut = "checkpoint-132/global_step132/zero_pp_rank_1_mp_rank_00_model_states.pt"
     assert broken == f"experiments/tiny-2026/{cut}"
 
-    (run,) = terminal.type("rollback", "--json").json["checkpoints"]
+    rolled = terminal.type("rollback", "--json")
+    assert "experiments/tiny-2026: newer than checkpoint-100 but incomplete: checkpoint-132\n" in rolled.err
+    (run,) = rolled.json["checkpoints"]
     assert run["run"] == "experiments/tiny-2026"
     assert run["newest_readable"] == "experiments/tiny-2026/checkpoint-100"

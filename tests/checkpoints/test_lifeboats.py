@@ -65,7 +65,7 @@ def test_what_no_scan_has_seen_is_told_so_and_never_as_none() -> None:
     run = replace(RUN, newest_readable={}, unjudged_for=(1,), broken=("step-300",))
     assert list(describe_run(run, OLD)) == [
         "runs/a: not scanned since environment 1 was made; run `torchenv checkpoints scan`",
-        "runs/a: newer but incomplete: step-300",
+        "runs/a: newer than step-200 but incomplete: step-300",
     ]
 
 
@@ -91,12 +91,12 @@ def test_the_reason_is_never_a_torch_that_the_environment_has(lacks: dict[int, s
 
 def test_newer_saves_that_are_broken_are_named() -> None:
     run = replace(RUN, newest_readable={1: "step-200"}, broken=("step-300",))
-    assert list(describe_run(run, OLD)) == ["runs/a: newer but incomplete: step-300"]
+    assert list(describe_run(run, OLD)) == ["runs/a: newer than step-200 but incomplete: step-300"]
 
 
 def test_a_name_that_would_act_on_a_terminal_is_written_out() -> None:
     run = Run(path="runs/a", newest="step-1", newest_readable={1: "step-1"}, broken=("step-2\x1b[2J",))
-    assert list(describe_run(run, OLD)) == [r"runs/a: newer but incomplete: 'step-2\x1b[2J'"]
+    assert list(describe_run(run, OLD)) == [r"runs/a: newer than step-1 but incomplete: 'step-2\x1b[2J'"]
 
 
 def test_the_newest_lifeboat_is_the_one_that_the_environment_in_use_reads() -> None:

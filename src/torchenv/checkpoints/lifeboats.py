@@ -124,7 +124,8 @@ def describe_run(run: Run, environment: Environment, *, advice: bool = True) -> 
             line = ".".join(environment.torch.split(".")[:2])
             yield f"  copy it with `torchenv checkpoints downgrade {path}/{saved} --for {line}`"
     if run.broken:
-        yield f"{path}: newer but incomplete: {', '.join(map(make_printable, run.broken))}"
+        incomplete = f"newer than {make_printable(newest)} but incomplete" if newest else "incomplete"
+        yield f"{path}: {incomplete}: {', '.join(map(make_printable, run.broken))}"
     if run.writing:
         yield f"{path}: being written now: {', '.join(map(make_printable, run.writing))}"
 
