@@ -101,6 +101,25 @@ def test_a_packed_environment_starts_from_the_disk_of_the_node_without_the_origi
 
 
 @needs("zstd")
+def test_links_lead_to_the_same_wherever_it_is_unpacked(workspace: Workspace, tmp_path: Path) -> None:
+    home = Path(workspace.store.read().number(1).path)
+    (home / "bin" / "python").unlink()
+    (tmp_path / "base").symlink_to(sys.executable)
+    (home / "bin" / "python").symlink_to(os.path.relpath(tmp_path / "base", home / "bin"))
+    (home / "bin" / "python3").unlink()
+    (home / "bin" / "python3").symlink_to(home / "bin" / "python")
+    assert torchenv(workspace, "pack", "1", "env.tar.zst")[0] == 0
+    home.rename(home.with_name("gone"))
+    words = ("run", "--packed", "env.tar.zst", "--", "hello")
+    code, out, err = torchenv(workspace, *words)
+    assert code == 0, err
+    (directory,) = unpacked(workspace)
+    assert out == f"{directory} 2.15.0+cpu"
+    assert (directory / "bin" / "python").readlink() == tmp_path / "base"
+    assert (directory / "bin" / "python3").readlink() == Path("python")
+
+
+@needs("zstd")
 def test_of_several_that_start_at_once_one_unpacks(workspace: Workspace) -> None:
     assert torchenv(workspace, "pack", "1", "env.tar.zst")[0] == 0
     command = ("run", "--packed", "env.tar.zst", "--", "hello")

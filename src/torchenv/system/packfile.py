@@ -193,8 +193,17 @@ def _list_members(directory: Path, archive: tarfile.TarFile) -> Iterator[tarfile
             if member is not None:
                 member.uid = member.gid = 0
                 member.uname = member.gname = ""
+                if member.issym():
+                    member.linkname = _move_link(member, Path(os.path.realpath(directory)))
                 yield member
         names[:] = [name for name in names if name not in linked]
+
+
+def _move_link(member: tarfile.TarInfo, directory: Path) -> str:
+    """Return what a link says wherever it is unpacked: a relative path inside, an absolute one outside."""
+    parent = (directory / member.name).parent
+    goal = os.path.normpath(parent / member.linkname)
+    return os.path.relpath(goal, parent) if Path(goal).is_relative_to(directory) else goal
 
 
 def _add(
