@@ -14,7 +14,9 @@ from jsonschema import Draft202012Validator
 from tests.support.workspace import Workspace
 
 from torchenv.actions.switch import use
-from torchenv.system.packfile import PackFacts
+from torchenv.errors import InputError
+from torchenv.system.packfile import PackFacts, write_pack
+from torchenv.system.process import Programs
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -206,6 +208,31 @@ def test_nothing_is_packed_over_a_file_that_is_there(workspace: Workspace, tmp_p
     (tmp_path / "link.tar.zst").symlink_to("/not/mounted/now")
     assert torchenv(workspace, "pack", "1", "link.tar.zst")[0] == 2
     assert (tmp_path / "link.tar.zst").is_symlink()
+
+
+@needs("zstd")
+def test_what_appears_under_the_name_of_a_pack_meanwhile_stays(tmp_path: Path) -> None:
+    path = tmp_path / "env.tar.zst"
+    (tmp_path / "env").mkdir()
+
+    def describe(digest: str, files: int, size: int) -> PackFacts:
+        path.write_text("of another", "utf-8")
+        return PackFacts(
+            id=digest,
+            environment="a",
+            torch=None,
+            python="3",
+            interpreter="/p",
+            platform="l",
+            files=files,
+            bytes=size,
+        )
+
+    with pytest.raises(InputError) as raised:
+        write_pack(path, tmp_path / "env", Programs(dict(os.environ)), lambda _, content: content, describe)
+    assert str(raised.value) == f"`{path}` already exists"
+    assert path.read_text("utf-8") == "of another"
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "env", path]
 
 
 @needs("zstd")

@@ -17,7 +17,15 @@ from torchenv.errors import InputError, NothingSuits, ToolFailed, WorkspaceError
 from torchenv.system.looking import find_paths
 from torchenv.system.mutex import try_to_lock, unlock
 from torchenv.system.names import refuse_divided
-from torchenv.system.packfile import PackFacts, PackKind, find_program, mount, unpack, write_pack
+from torchenv.system.packfile import (
+    PackFacts,
+    PackKind,
+    find_program,
+    mount,
+    refuse_taken,
+    unpack,
+    write_pack,
+)
 from torchenv.system.process import Command, Programs
 from torchenv.workspace.records import Environment, EnvironmentKind
 from torchenv.workspace.store import Store
@@ -38,7 +46,7 @@ def pack(
     """
     kind = PackKind.of(path)
     if os.path.lexists(path):
-        raise InputError(f"`{path}` already exists", hint=f"name another file that ends in {kind.value}")
+        raise refuse_taken(path)
     if not os.path.isdir(path.parent):
         raise InputError(f"there is no directory {path.parent}", hint="make it, or name another")
     find_program("zstd" if kind is PackKind.TAR else "sqfstar")

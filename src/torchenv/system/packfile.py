@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from torchenv.errors import InputError, ToolFailed
+from torchenv.system.disk import Disk
 from torchenv.system.documents import Table, plain
 from torchenv.system.process import Command, Programs
 from torchenv.system.values import frozen
@@ -140,6 +141,8 @@ def write_pack(
 ) -> PackFacts:
     """Write a directory as one file, which appears when it is whole, and return what it says of itself.
 
+    Nothing is replaced, also not what appeared under its name meanwhile.
+
     `change` gets the name and the content of each file in `bin` and returns what is packed, or None to leave
     it out; `make_facts` gets the digest, the number of files and their bytes. Raises `ToolFailed` where a
     program is missing or fails.
@@ -167,10 +170,17 @@ def write_pack(
             file.write(_FRAME.pack(_SKIPPED, len(said) + _END.size) + said + _END.pack(len(said), _MARK))
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(path)
+        if not Disk().publish(draft, path):
+            raise refuse_taken(path)
     finally:
         draft.unlink(missing_ok=True)
     return facts
+
+
+def refuse_taken(path: Path) -> InputError:
+    """Return the error that says that a pack's name is taken."""
+    hint = f"name another file that ends in {PackKind.of(path).value}"
+    return InputError(f"`{path}` already exists", hint=hint)
 
 
 def _writer(kind: PackKind, draft: Path) -> Command:
