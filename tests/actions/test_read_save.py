@@ -17,7 +17,7 @@ from tests.support.workspace import Workspace
 from torchenv.actions.downgrade import Copied, DowngradeTarget, downgrade
 from torchenv.actions.lifeboat import hash_files
 from torchenv.actions.read_save import CopyProof, SaveForm, convert, prove_copy
-from torchenv.errors import InputError, NothingSuits, ToolFailed
+from torchenv.errors import InputError, NothingSuits, ToolFailed, WorkspaceError
 from torchenv.storage import place
 from torchenv.system.disk import Disk
 from torchenv.system.process import Command, Completed
@@ -163,6 +163,18 @@ def test_a_link_that_leads_nowhere_is_not_replaced(workspace: Workspace, source:
         change(workspace, source, Torch(), target=target)
     assert str(raised.value) == f"`{target}` is a broken link"
     assert target.readlink() == Path("away")
+
+
+def test_a_place_that_takes_nothing_leads_to_another_place(workspace: Workspace, source: Path) -> None:
+    # The workspace is not what is in the way.
+    file = workspace.directory / "file"
+    file.write_text("mine")
+    with pytest.raises(WorkspaceError) as raised:
+        change(workspace, source, Torch(), target=file / "model.safetensors")
+    assert raised.value.hint == "name a place for the copy in another directory"
+    with pytest.raises(WorkspaceError) as raised:
+        downgrade(str(source), OLD, to=str(file / "step-200"), progress=lambda *_: None)
+    assert raised.value.hint == "name a place for the copy in another directory"
 
 
 def test_what_has_the_name_of_a_draft_stays(workspace: Workspace, source: Path) -> None:

@@ -573,7 +573,7 @@ def test_of_a_scan_that_took_too_long(plain: Terminal, heed: Heeder, monkeypatch
     heed(plain, plain.type("status"), only="reads all of it")
 
 
-@heeds("cli/switching.py", "torchenv run -- python -V", "torchenv run --outside -- {}")
+@heeds("cli/switching.py", "torchenv run -- python -V", "torchenv run {} --outside -- {}")
 @heeds("cli/switching.py", "torchenv checkpoints downgrade {} --for {}")
 @heeds("actions/write_for.py", "torchenv create")
 def test_of_runs(served: Terminal, heed: Heeder, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from torchenv.checkpoints.values import Checkpoint, CheckpointNote, Reader, desc
 from torchenv.errors import InputError, NothingSuits, ToolFailed
 from torchenv.storage import Draft, Place, Progress, Transfer, is_remote, place
 from torchenv.storage.carry import carry
+from torchenv.system.disk import suggest
 from torchenv.system.values import frozen
 from torchenv.workspace.manifest import Manifest
 
@@ -287,7 +288,8 @@ def write_copy(
     progress: Progress,
 ) -> frozenset[Transfer]:
     """Write the copy where no one takes it for one, look at it, and only then give it its name."""
-    draft = goal.draft()
+    with suggest("name a place for the copy in another directory"):
+        draft = goal.draft()
     try:
         untouched = {name: size for name, size in sizes.items() if name not in rewritten}
         carried = carry(draft, there, untouched, goal.address, link=link, progress=progress)

@@ -20,7 +20,7 @@ from torchenv.errors import InputError, NothingSuits, ToolFailed
 from torchenv.storage import is_remote, place
 from torchenv.storage.carry import describe_size
 from torchenv.storage.tree import LocalTree
-from torchenv.system.disk import Disk
+from torchenv.system.disk import Disk, suggest
 from torchenv.system.process import Command, Runner
 from torchenv.system.values import frozen
 from torchenv.workspace.manifest import Manifest
@@ -146,12 +146,16 @@ def convert(
     if os.path.lexists(goal):
         raise _refuse_taken(goal, source, form)
     disk = Disk()
-    disk.make_directory(goal.parent)
+    with suggest(_ELSEWHERE):
+        disk.make_directory(goal.parent)
     free = disk.free_space(goal.parent)
     if part.bytes > free:
         raise ToolFailed(f"`{goal}` needs {describe_size(part.bytes)}, and {describe_size(free)} are free")
     # Two may write to one place at once: each has a draft of its own, and the first to finish gets the name.
-    with disk.hold_draft(goal) as draft:
+    with (
+        suggest(_ELSEWHERE),
+        disk.hold_draft(goal) as draft,
+    ):
         loaded = digest_save(reader, store, part.path, run, form=form, target=draft)
         written = (
             _read_back(draft)
@@ -172,6 +176,9 @@ def convert(
         bytes=size,
         left_out=loaded.objects if form == "safetensors" else (),
     )
+
+
+_ELSEWHERE = "name a place for the copy in another directory"
 
 
 def _refuse_form(part: Checkpoint, form: SaveForm) -> None:

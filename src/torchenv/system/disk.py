@@ -496,6 +496,17 @@ def explain_refusals(path: Path) -> Iterator[None]:
         raise make_refusal(path, error) from error
 
 
+@contextmanager
+def suggest(hint: str) -> Iterator[None]:
+    """Replace the hint of what the disk refuses: the place is not the workspace."""
+    try:
+        yield
+    except WorkspaceError as error:
+        if isinstance(error.__cause__, OSError):
+            raise WorkspaceError(error.message, hint=hint) from error.__cause__
+        raise
+
+
 def is_out_of_room(error: WorkspaceError) -> bool:
     """Return whether the disk refused because it is full."""
     return isinstance(error.__cause__, OSError) and error.__cause__.errno in NO_ROOM
