@@ -584,7 +584,7 @@ def test_of_runs(served: Terminal, heed: Heeder, tmp_path: Path) -> None:
     script = tmp_path / "bin" / "accelerate"
     script.write_text(f"#!{sys.executable}\nprint('outside')\n", "utf-8")
     script.chmod(0o755)
-    heed(started, served.type("run", "--", "accelerate"))
+    heed(started, served.type("run", "-e", "1", "--", "accelerate"))
     lost = served.start("run", "--write-for", "2.14", "--", "python", "-I", "-c", "0")
     source = str(CASES / "dcp-2.15.0")
     code = f"import shutil as s; s.copytree({source!r}, 'runs/a/step-9', copy_function=s.copyfile)"
