@@ -34,6 +34,7 @@ def test_it_says_what_was_made_and_what_to_do_next(terminal: Terminal) -> None:
         0,
         (
             f"made environment 1 ({NAME})\n  {path}\n"
+            f"  constraints for what is added by hand: {path / 'constraints.txt'}\n"
             f"environment 1 ({NAME}) is now active\n  {path}\n"
             f"  Python {PYTHON} and torch 2.15.0 verified\n"
             'next: eval "$(torchenv activate)", or torchenv run -- COMMAND\n'

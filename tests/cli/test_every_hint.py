@@ -249,7 +249,7 @@ def test_of_taking_environments_away(served: Terminal, heed: Heeder) -> None:
 
 
 @heeds("actions/switch.py", "torchenv create {}", "torchenv rollback {}", "torchenv restore {}")
-@heeds("actions/switch.py", "torchenv list --all", "torchenv plan --explain")
+@heeds("actions/switch.py", "torchenv list --all", "torchenv plan --explain", "torchenv create")
 def test_of_a_rollback_to_nothing(served: Terminal, heed: Heeder) -> None:
     make(served, "2.15", "--use")
     heed(served, served.type("rollback"))
@@ -261,6 +261,9 @@ def test_of_a_rollback_to_nothing(served: Terminal, heed: Heeder) -> None:
     make(other, "2.14", "--use")
     heed(other, other.type("rollback"))
     heed(other, other.type("remove", "1"))
+    empty = Terminal(served.cwd.with_name("empty"), served.environ)
+    (empty.cwd / ".git").mkdir(parents=True)
+    heed(empty, empty.type("rollback"))
 
 
 @heeds("actions/switch.py", "torchenv smoke {}", "torchenv use {} --force")

@@ -30,7 +30,10 @@ def clear_on_failure(ports: Ports, purpose: str) -> Iterator[None]:
     """Clear what a failed run has begun, by the same path that clears what a killed one left."""
     try:
         yield
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            # Thousands of files may take seconds.
+            ports.say("stopping, and clearing what was begun")
         # What stopped the run is what people must read; what the disk refuses now is left to the next run.
         with suppress(TorchenvError), ports.store.hold(purpose, patience=_PATIENCE):
             ports.store.clear_unfinished()

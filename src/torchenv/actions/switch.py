@@ -262,4 +262,9 @@ def _nothing_before(
         f"rebuild {environment} with `torchenv restore {environment.number}`" for environment in locked[:1]
     ]
     said = "; ".join(["no previous environment to roll back to", *passed_over.values()])
-    return NothingSuits(said, hint="; ".join(hints) or "see what there is with `torchenv list --all`")
+    if not hints:
+        is_empty = not manifest.environments
+        hints = [
+            "make one with `torchenv create`" if is_empty else "see what there is with `torchenv list --all`"
+        ]
+    return NothingSuits(said, hint="; ".join(hints))

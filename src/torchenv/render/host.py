@@ -24,7 +24,7 @@ def _lines(host: Host) -> Iterator[str]:
     yield from (f"  {_intel(device)}" for device in host.intel.devices)
     if host.system == "darwin":
         yield f"Apple: {host.apple.chip or host.apple.status.value}"
-    for python in host.pythons:
+    for python in sorted(host.pythons, key=lambda python: python.version, reverse=True):
         kind = f" {python.implementation}" if python.implementation != "cpython" else ""
         yield f"Python {python.version}{'t' if python.free_threaded else ''}{kind}: {python.path}"
     for environment in host.environments:
