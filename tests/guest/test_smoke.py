@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import venv
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -114,3 +115,21 @@ def test_a_crash_is_told_of_the_package_that_was_being_imported(look: Look, cras
     last = seen.steps[-1]
     assert (last.name, last.result) == ("import fused", Result.FAILED)
     assert last.message.startswith(said)
+
+
+def test_scratch_lies_beside_the_workspace_where_the_temporary_directory_runs_no_code_or_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose_scratch = runpy.run_path(str(SCRIPT))["choose_scratch"]
+    temporary, workspace = tmp_path / "temporary", tmp_path / "workspace"
+    temporary.mkdir()
+    workspace.mkdir()
+    real = list(os.statvfs(tmp_path))
+    roomy = os.statvfs_result((*real[:4], (1 << 40) // real[1], *real[5:8], 0, 255))
+    # Mounts, which a test cannot make.
+    noexec = os.statvfs_result((*roomy[:8], os.ST_NOEXEC, 255))
+    full = os.statvfs_result((*roomy[:4], 0, *roomy[5:]))
+    for found, chosen in ((roomy, temporary), (noexec, workspace), (full, workspace)):
+        answers = {temporary: found, workspace: roomy}
+        monkeypatch.setattr(os, "statvfs", answers.__getitem__)
+        assert choose_scratch([temporary, workspace]) == str(chosen)
