@@ -5,9 +5,7 @@ What tools print is in tests/host/probe/test_any_text.py, the bytes of checkpoin
 
 from __future__ import annotations
 
-import os
 import sys
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -162,43 +160,23 @@ def test_whatever_becomes_of_it_ends_in_a_value_or_a_message(
         PARSERS[name](text)
 
 
-# Characters of one fragment in the middle of a document, and the bytes and seconds that all of them may take.
+# Characters of one fragment in the middle of a document.
 LENGTH = 50_000
-MEMORY = 64 << 20
-SECONDS = 30
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads its own size from /proc")
 @pytest.mark.parametrize("name", PARSERS)
 def test_what_is_repeated_without_end_takes_bounded_memory_and_time(name: str) -> None:
+    from tests.support.limits import ends_within_limits
+
     text = (CORPUS / name).read_text("utf-8")
     # What is loaded by the first reading counts for no document.
     PARSERS[name](text)
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            limit_resources()
-            for fragment in (*FRAGMENTS, "\n", text):
-                grown = fragment * (LENGTH // len(fragment) + 1)
-                with suppress(TorchenvError):
-                    PARSERS[name](text[: len(text) // 2] + grown + text[len(text) // 2 :])
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-            sys.stderr.flush()
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
+    def read() -> None:
+        for fragment in (*FRAGMENTS, "\n", text):
+            grown = fragment * (LENGTH // len(fragment) + 1)
+            with suppress(TorchenvError):
+                PARSERS[name](text[: len(text) // 2] + grown + text[len(text) // 2 :])
 
-def limit_resources() -> None:
-    """Let this process grow by no more than `MEMORY`, and end it after `SECONDS` of a processor."""
-    import resource
-
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    for kind, most in (
-        (resource.RLIMIT_AS, pages * resource.getpagesize() + MEMORY),
-        (resource.RLIMIT_CPU, SECONDS),
-    ):
-        resource.setrlimit(kind, (most, most))
+    assert ends_within_limits(read)

@@ -1,8 +1,10 @@
 """Whatever a tool prints, the probe has an answer; what it cannot read is never an error of its own."""
 
 import json
+import sys
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.machine import SAMPLES
@@ -54,6 +56,44 @@ SOURCES = (
     *(intel.XPU_SMI, pythons.LAUNCHER, "python /usr/bin/python3", "environment /env", "EnumDisplayDevices"),
     *("$CUDA_VISIBLE_DEVICES", "$HIP_VISIBLE_DEVICES", "$ZE_AFFINITY_MASK", "$HSA_OVERRIDE_GFX_VERSION"),
 )
+
+
+# What was recorded, one after the other, and what has broken parsers before; each to this length.
+LENGTH = 200_000
+REPEATED = (
+    "\n".join(TEXTS),
+    "\n",
+    " ",
+    "9",
+    "0, ",
+    "| ",
+    "[",
+    '{"a":',
+    "<gpu>",
+    "GPU 0: ",
+    "*" * 80 + "\n",
+    "x: y\n",
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads its own size from /proc")
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_tool_that_prints_without_end_takes_bounded_memory_and_time(source: str) -> None:
+    from tests.support.limits import ends_within_limits
+
+    def look(text: str) -> None:
+        for outcome in ("read", "failed"):
+            evidence = (Evidence(source, outcome, text),)
+            reparse(Host(system="linux", machine="x86_64", evidence=evidence))
+
+    # What is loaded by the first look counts for no text.
+    look(TEXTS[0])
+
+    def read() -> None:
+        for fragment in REPEATED:
+            look(fragment * (LENGTH // len(fragment) + 1))
+
+    assert ends_within_limits(read)
 
 
 JSON = st.dictionaries(KEYS, ANYTHING, max_size=3).map(json.dumps) | ANYTHING.map(json.dumps)
