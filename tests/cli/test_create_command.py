@@ -44,6 +44,23 @@ def test_it_says_what_was_made_and_what_to_do_next(terminal: Terminal) -> None:
     assert terminal.start("run", "-e", "1", "--", "python", "-c", code).out == "2.15.0+cpu\n"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a script for sh")
+def test_a_script_that_starts_the_interpreter_is_not_what_the_environment_stands_on(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    script = tmp_path / "python3"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    script.chmod(0o755)
+    made = terminal.type("create", "2.15", "--backend", "cpu", "--python", script)
+    assert made.code == 0, made.err
+    stands_on = Path(terminal.type("show", "1", "--json").json["python"]["path"])
+    assert stands_on.samefile(sys.executable)
+    # A module of a cluster, or a shim, comes and goes.
+    script.unlink()
+    verified = terminal.type("verify", "1")
+    assert (verified.code, verified.out) == (0, f"environment 1 ({NAME}) unchanged\n")
+
+
 def test_as_json_stdout_holds_one_document_which_is_what_show_prints(terminal: Terminal) -> None:
     ended = terminal.create("--json")
     assert ended.code == 0

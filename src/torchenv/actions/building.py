@@ -14,7 +14,7 @@ from torchenv.actions.ports import Ports
 from torchenv.environment.fingerprint import Fingerprint, fingerprint
 from torchenv.environment.inspect import describe
 from torchenv.environment.unshare import isolate_beside
-from torchenv.environment.verify import find_cut_files
+from torchenv.environment.verify import find_base, find_cut_files
 from torchenv.errors import ToolFailed, TorchenvError
 from torchenv.lockfile.lock import Lock
 from torchenv.system.values import frozen
@@ -116,6 +116,10 @@ def commit_environment(
     """Record an environment as finished, with how every file of it is and where it has computed."""
     proof = Proof(at=ports.now(), passed=True, what=what, devices=built.report.devices)
     manifest, ready = manifest.commit(
-        new, lock=built.lock.digest, fingerprint=built.files.digest, proof=proof
+        new,
+        lock=built.lock.digest,
+        fingerprint=built.files.digest,
+        proof=proof,
+        python=find_base(describe(Path(new.path)), new.python),
     )
     return judge_for(ready, manifest, ports.store, system=ports.system, say=ports.say), ready

@@ -7,15 +7,13 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from torchenv.environment.base_python import BasePython
 from torchenv.environment.findings import EnvironmentFinding, find_wrong
 from torchenv.environment.fingerprint import FileEntry, Fingerprint, content, files_of, link, relative, roots
 from torchenv.environment.inspect import Installation, distributions, read_recorded_digests
-
-if TYPE_CHECKING:
-    from torchenv.environment.base_python import BasePython
 
 # libtorch_cpu.so, libcudnn.so.9, _C.cpython-312-x86_64-linux-gnu.so, c10.dll
 _BINARY = re.compile(r"\.(?:so|dylib|pyd|dll)(?:\.[0-9.]+)?$")
@@ -106,6 +104,15 @@ def find_cut_files(installation: Installation) -> Iterator[tuple[str, Environmen
 def digest_of_base(path: Path) -> str | None:
     """Return the digest of a base interpreter, to be recorded with an environment; None where it is gone."""
     return content(str(path)) if os.path.isfile(path) else None
+
+
+def find_base(installation: Installation, named: BasePython) -> BasePython:
+    """Return what an environment stands on: what was `named` may be a script that starts an interpreter."""
+    base = installation.base
+    with suppress(OSError):
+        if base is not None and not base.samefile(named.path):
+            return BasePython(named.version, str(base), digest_of_base(base))
+    return named
 
 
 def _read_digests(installation: Installation) -> dict[str, str]:

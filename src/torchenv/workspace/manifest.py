@@ -248,10 +248,18 @@ class Manifest:
         lock: str | None = None,
         fingerprint: str | None = None,
         proof: Proof | None = None,
+        python: BasePython | None = None,
     ) -> tuple[Manifest, Environment]:
         """Record that a begun environment is finished: from here on it exists for others."""
         proofs = (*new.proofs, proof) if proof else new.proofs
-        return self._change(new, state=State.READY, lock=lock, fingerprint=fingerprint, proofs=proofs)
+        return self._change(
+            new,
+            state=State.READY,
+            lock=lock,
+            fingerprint=fingerprint,
+            proofs=proofs,
+            python=python or new.python,
+        )
 
     def record_check(self, number: int, proof: Proof) -> Manifest:
         """Record a run of the smoke commands, which proves an environment or shows that it fails."""
