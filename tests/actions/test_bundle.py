@@ -19,6 +19,7 @@ from jsonschema import Draft202012Validator
 from tests.support.project import MINOR, PAIR, Project
 from tests.support.repacked import repack_tools
 
+from torchenv.actions import bundle
 from torchenv.installers.tools import list_needed
 from torchenv.lockfile.lockset import LockSet
 from torchenv.render.packing import write_build_script
@@ -125,6 +126,22 @@ def test_a_bundle_says_what_it_holds_and_holds_no_more(pair: Project) -> None:
     needed = {line.partition("==")[0].replace("-", "_") for line in list_needed().versions}
     assert {"torchenv", "uv", "requests"} <= tools <= needed | {"torchenv"}
     assert {"ci/torchenv.toml", "ci/torchenv.lock.toml", "ci/pylock.ci.toml", "ci/build.sh"} <= names
+
+
+def test_what_appears_under_the_name_of_a_bundle_meanwhile_stays(
+    pair: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = pair.directory / "ci.tar"
+    describe = bundle._describe
+
+    def describe_late(file: Path, parts: Path) -> bundle.BundleFile:
+        there.write_text("of another", "utf-8")
+        return describe(file, parts)
+
+    monkeypatch.setattr(bundle, "_describe", describe_late)
+    made = pair.run("bundle", "ci", "ci.tar", **NO_PYTHONS)
+    assert (made.code, there.read_text("utf-8")) == (2, "of another")
+    assert f"error: `{there}` already exists" in made.said
 
 
 def test_after_a_stop_only_the_rest_is_fetched_and_the_bytes_are_the_same(pair: Project) -> None:

@@ -392,6 +392,15 @@ def test_a_profile_that_is_there_stays_and_the_hint_puts_it_aside(
     assert terminal.type("init", *words).code == 0
 
 
+@pytest.mark.parametrize("option", [("--mount",), ("--unpack-in", "there")])
+def test_an_option_for_packs_asks_for_a_pack(terminal: Terminal, option: tuple[str, ...]) -> None:
+    ended = terminal.type("run", *option, "--", "python", "-V")
+    assert (ended.code, ended.err) == (
+        2,
+        f"error: `{option[0]}` is for a pack\nhint: name one with `--packed FILE`\n",
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "own"),
     [

@@ -9,8 +9,9 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-# Bytes that a reader may take beyond what is loaded, and seconds of a processor.
-MEMORY = 64 << 20
+# Bytes that a reader may take beyond what is loaded, and seconds of a processor. The limit is one of address
+# space, of which the C library reserves 64 MiB at once.
+MEMORY = 128 << 20
 SECONDS = 30
 
 

@@ -156,9 +156,13 @@ def _make_parts(parts: Path) -> None:
         )
 
 
+def _refuse_taken(path: Path) -> InputError:
+    return InputError(f"`{path}` already exists", hint="name another file, or delete that one")
+
+
 def _refuse(order: BundleOrder) -> None:
     if os.path.lexists(order.path):
-        raise InputError(f"`{order.path}` already exists", hint="name another file, or delete that one")
+        raise _refuse_taken(order.path)
     if not os.path.isdir(order.path.parent):
         raise InputError(f"there is no directory {order.path.parent}", hint="make it, or name another")
     if order.target.platform.startswith("windows"):
@@ -230,7 +234,9 @@ def _write(files: list[Path], parts: Path, order: BundleOrder) -> None:
                     archive.add(path, name, filter=settle)
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(order.path)
+        # Gathering took minutes: what has the name by now is another's.
+        if not Disk().publish(draft, order.path):
+            raise _refuse_taken(order.path)
     except OSError as error:
         raise InputError(f"{order.path} cannot be written: {error.strerror or error}") from None
     finally:

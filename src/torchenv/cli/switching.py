@@ -216,6 +216,9 @@ def run(flags: RunFlags, session: Session) -> int:
         raise InputError("no command to run", hint="write it after `--`, as in `torchenv run -- python -V`")
     if flags.packed is not None:
         return _run_packed(flags.packed, words, flags, session)
+    for option, is_given in (("--unpack-in", flags.unpack_in is not None), ("--mount", flags.mount)):
+        if is_given:
+            raise InputError(f"`{option}` is for a pack", hint="name one with `--packed FILE`")
     environment = find_environment(flags.environment, session)
     change = entry(environment, session.store, environ)
     command = Command(replace_torchrun(words, change))
