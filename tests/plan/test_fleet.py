@@ -10,11 +10,12 @@ import pytest
 from tests.plan.hosts import CATALOGUE, linux, nvidia, recorded
 
 from torchenv.errors import InputError
+from torchenv.host.model import Host
 from torchenv.lockfile.lockset import LockedTarget
 from torchenv.plan import Outcome, Plan, Question, Wish
 from torchenv.plan import choice as choices
 from torchenv.plan import fleet as fleets
-from torchenv.plan.fleet import Fleet, fleet
+from torchenv.plan.fleet import Fleet, find_kinds, fleet
 from torchenv.plan.targets import best, explain_unsupported, fits, plan_target, wish_of
 from torchenv.profile.model import Profile, Target, Torch
 from torchenv.render.fleet import describe_fleet
@@ -125,21 +126,26 @@ def gathered(*names: str) -> Fleet:
     return fleet({name: recorded(name) for name in names}, wish_of(PROFILE, torch_index=None), CATALOGUE)
 
 
-def test_a_fleet_is_one_table_and_the_fewest_targets() -> None:
+def test_a_fleet_has_a_line_for_each_kind_and_for_each_reason_and_the_fewest_targets() -> None:
     found = gathered("v100-driver-580", "rtx-4090-driver-580", "m2-macos-15", "h100-driver-550")
-    assert re.sub(r" {2,}", "  ", describe_fleet(found)) == (
-        "host  torch  backend  target  reason\n"
-        "v100-driver-580  2.14.1  cu126  cu126  torch 2.15.0 (cu132): has no kernels for"
+    more = replace(
+        found,
+        members=(*found.members, *(replace(found.members[1], name=f"ada-{number}") for number in range(6))),
+    )
+    assert re.sub(r"(?<=\S) {2,}", "  ", describe_fleet(more)) == (
+        "hosts  target  torch  backend  names\n"
+        "2  cu126  2.14.1  cu126  v100-driver-580, h100-driver-550\n"
+        "  v100-driver-580: torch 2.15.0 (cu132): has no kernels for"
         " Tesla V100-SXM2-32GB (compute capability 7.0); its kernels start at 7.5\n"
-        "rtx-4090-driver-580  2.15.0  cu132  cu132  as requested\n"
-        "m2-macos-15  2.15.0  cpu  cpu-darwin-arm64  as requested\n"
-        "h100-driver-550  2.14.1  cu126  cu126  torch 2.15.0 (cu132): needs driver 580 or newer,"
-        " this host has 550.54.15\n"
+        "  h100-driver-550: torch 2.15.0 (cu132): needs driver 580 or newer, this host has 550.54.15\n"
+        "    driver 580 or newer allows torch 2.15\n"
+        "7  cu132  2.15.0  cu132  rtx-4090-driver-580, ada-0, ada-1, ada-2 and 3 more\n"
+        "1  cpu-darwin-arm64  2.15.0  cpu  m2-macos-15\n"
         "the fewest targets that support them all: 2\n"
         "  cpu-darwin-arm64 (torch 2.15.0, darwin-arm64, Python 3.12) supports m2-macos-15\n"
         "  cu126 (torch 2.14.1, linux-x86_64, Python 3.12) supports v100-driver-580, rtx-4090-driver-580,"
-        " h100-driver-550, and holds back rtx-4090-driver-580\n"
-        "h100-driver-550: driver 580 or newer allows torch 2.15"
+        " h100-driver-550, ada-0 and 5 more, and holds back rtx-4090-driver-580, ada-0, ada-1, ada-2"
+        " and 3 more"
     )
 
 
@@ -162,18 +168,65 @@ def test_a_build_for_devices_serves_no_machine_without_them() -> None:
     }
 
 
-def test_the_targets_that_a_profile_lacks_are_named_once() -> None:
-    profile = replace(
-        PROFILE, targets=(Target(name="v", platform="linux-x86_64", python="3.11", backend="cu126"),)
-    )
-    found = gathered("v100-driver-580", "m2-macos-15", "m2-macos-14", "rtx-4090-driver-580", "mig-a100")
-    assert [
-        (target.name, target.backend, target.torch) for target in found.list_missing_targets(profile)
-    ] == [
-        ("cpu-darwin-arm64", "cpu", None),
-        ("cpu-darwin-arm64-2-14", "cpu", "2.14"),
-        ("cu132", "cu132", None),
+def added(hosts: dict[str, Host], *targets: Target, is_fewest: bool = False) -> list[tuple[str, ...]]:
+    """Return the targets that machines add to those of a profile, which are the same in any order."""
+    profile = replace(PROFILE, targets=targets)
+    existing = find_kinds(profile, CATALOGUE, torch_index=None)
+    taken = [target.name for target in targets]
+    new = [
+        fleet(dict(order), wish_of(profile, torch_index=None), CATALOGUE, existing=existing).list_new_targets(
+            taken, is_fewest=is_fewest
+        )
+        for order in (hosts.items(), reversed(hosts.items()))
     ]
+    assert new[0] == new[1]
+    return [(target.name, target.backend or "", target.torch or "", target.python) for target in new[0]]
+
+
+MIXED = ("v100-driver-580", "m2-macos-15", "m2-macos-14", "rtx-4090-driver-580", "mig-a100")
+
+
+def test_the_targets_that_a_profile_lacks_are_named_once() -> None:
+    hosts = {name: recorded(name) for name in MIXED}
+    cu126 = Target(name="v", platform="linux-x86_64", python="3.11", backend="cu126", torch="2.14")
+    assert added(hosts, cu126) == [
+        ("cpu-darwin-arm64", "cpu", "", "3.12"),
+        ("cpu-darwin-arm64-2-14", "cpu", "2.14", "3.12"),
+        ("cu132", "cu132", "", "3.12"),
+    ]
+
+
+def test_the_fewest_targets_are_added_only_for_machines_that_no_other_target_serves() -> None:
+    hosts = {name: recorded(name) for name in MIXED}
+    assert added(hosts, is_fewest=True) == [
+        ("cpu-darwin-arm64-2-14", "cpu", "2.14", "3.12"),
+        ("cu126", "cu126", "", "3.12"),
+    ]
+    cu126 = Target(name="v", platform="linux-x86_64", python="3.11", backend="cu126", torch="2.14")
+    assert added(hosts, cu126, is_fewest=True) == [("cpu-darwin-arm64-2-14", "cpu", "2.14", "3.12")]
+
+
+def test_a_target_that_fits_is_used_again_whatever_its_name_and_its_words() -> None:
+    hosts = {name: recorded(name) for name in ("m2-macos-15", "rtx-4090-driver-580")}
+    mac = Target(name="mac", platform="darwin-arm64", python="3.12")
+    general = Target(
+        name="general", platform="linux-x86_64", python="3.12", backend="cu132", index="packages"
+    )
+    assert added(hosts, mac, general) == []
+    assert added(hosts, mac, general, is_fewest=True) == []
+
+
+def test_a_name_that_a_profile_has_for_another_kind_is_not_taken_twice() -> None:
+    other = Target(name="cu132", platform="linux-aarch64", python="3.12", backend="cu132")
+    assert added({"ada": recorded("rtx-4090-driver-580")}, other) == [("cu132-2", "cu132", "", "3.12")]
+
+
+@pytest.mark.parametrize("is_fewest", [False, True])
+def test_one_machine_with_a_newer_python_moves_no_other(*, is_fewest: bool) -> None:
+    ada = nvidia("580.65.06", ("NVIDIA GeForce RTX 4090", "8.9"))
+    hosts = {f"node-{number}": linux("3.12.7", nvidia=ada) for number in range(4)}
+    hosts["a-new-one"] = linux("3.14.0", nvidia=ada)
+    assert added(hosts, is_fewest=is_fewest) == [("cu132", "cu132", "", "3.12")]
 
 
 def test_a_large_fleet_of_many_kinds_is_answered_too() -> None:

@@ -46,6 +46,7 @@ class LockFlags(NamedTuple):
     mirror: str | None
     dry_run: bool
     host: list[str]
+    share: str | None
 
 
 def declare_lock(parser: Parser) -> None:
@@ -64,7 +65,22 @@ def declare_lock(parser: Parser) -> None:
     )
     how.add_argument("--mirror", metavar="URL", help="Rewrite all addresses to URL/whl and URL/simple")
     parser.add_argument("--dry-run", action="store_true", help="Show what would change and write nothing")
-    add_hosts(parser, "Add the target that the machine in FILE needs")
+    add_hosts(parser, "Add the target that the machine in each FILE needs, unless there is one")
+    share = parser.add_mutually_exclusive_group()
+    share.add_argument(
+        "--fewest",
+        dest="share",
+        action="store_const",
+        const="fewest",
+        help="With --host: add as few targets as support all machines",
+    )
+    share.add_argument(
+        "--newest",
+        dest="share",
+        action="store_const",
+        const="newest",
+        help="With --host: add what gives each machine its newest release (default)",
+    )
     add_only_wheels(parser)
     add_profile(parser, "Profile to lock (default: torchenv.toml)")
     add_catalogue(parser)
@@ -80,7 +96,7 @@ def lock(flags: LockFlags, session: Session) -> int:
         return _check(project, session)
     if flags.mirror:
         return _rewrite_to_mirror(project, flags.mirror, session, written=not flags.dry_run)
-    return _lock(_add_hosts(project, flags.host, session), flags, session)
+    return _lock(_add_hosts(project, flags, session), flags, session)
 
 
 def _refuse_foreign_catalogue(project: Project) -> None:
@@ -117,19 +133,26 @@ def _find_drift(found: LockSet, project: Project, session: Session) -> list[str]
     return list(drift(found, project.wish, content=project.content, now=now))
 
 
-def _add_hosts(project: Project, files: list[str], session: Session) -> Project:
+def _add_hosts(project: Project, flags: LockFlags, session: Session) -> Project:
     """Return the project with the targets that the named hosts need, written only with the locks."""
-    if not files:
+    if not flags.host:
+        if flags.share:
+            hint = f"add `--host FILE`, or leave out `--{flags.share}`"
+            raise InputError(f"`--{flags.share}` chooses targets for machines, and none is named", hint=hint)
         return project
     from torchenv.actions.lock import add_targets
-    from torchenv.plan.fleet import fleet
+    from torchenv.plan.fleet import find_kinds, fleet
     from torchenv.plan.targets import wish_of
+    from torchenv.render.fleet import group_by_reason, name_members
 
-    wish = wish_of(project.profile, torch_index=session.mirrors.torch)
-    found = fleet(read_hosts(files, session), wish, project.catalogue)
-    for member in found.unserved:
-        session.output.note(f"no target supports {member.name}: {member.reason}")
-    needed = found.list_missing_targets(project.profile)
+    profile, torch_index = project.profile, session.mirrors.torch
+    existing = find_kinds(profile, project.catalogue, torch_index=torch_index)
+    wish = wish_of(profile, torch_index=torch_index)
+    found = fleet(read_hosts(flags.host, session), wish, project.catalogue, existing=existing)
+    for (reason, _), members in group_by_reason(found.unserved).items():
+        session.output.note(f"no target supports {name_members(members)}: {reason}")
+    taken = [target.name for target in profile.targets]
+    needed = found.list_new_targets(taken, is_fewest=flags.share == "fewest")
     for target in needed:
         session.output.say(
             f"adding target {target.name}: {target.platform}, Python {target.python}, {target.backend}"

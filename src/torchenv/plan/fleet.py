@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, combinations
+from itertools import chain, combinations, count
 from typing import Any
 
 from packaging.version import Version
@@ -12,8 +13,10 @@ from packaging.version import Version
 from torchenv.catalogue.releases import Catalogue
 from torchenv.host.model import Host
 from torchenv.plan.choice import resolve
+from torchenv.plan.targets import plan_target
 from torchenv.plan.values import Plan, Question, Wish
 from torchenv.profile.model import Profile, Target
+from torchenv.system.addresses import TorchIndex
 from torchenv.system.values import frozen
 
 SCHEMA = "torchenv.fleet/1"
@@ -39,17 +42,6 @@ class HostKind:
         parts = [item for item in (self.backend, where, self.line) if item]
         return "-".join(parts).replace(".", "-").replace("_", "-")
 
-    @property
-    def target(self) -> Target:
-        """The target that stands for it in a profile."""
-        return Target(
-            name=self.name,
-            platform=self.platform,
-            python=self.python,
-            backend=self.backend,
-            torch=self.line,
-        )
-
     def __str__(self) -> str:
         return f"{self.name} (torch {self.release}, {self.platform}, Python {self.python})"
 
@@ -69,11 +61,14 @@ class Member:
         return bool(self.kind and self.served_by and self.served_by.release < self.kind.release)
 
     @property
+    def is_as_requested(self) -> bool:
+        """Whether nothing stood in the way of what was asked for."""
+        return not self.plan.why
+
+    @property
     def reason(self) -> str:
         """Why it gets what it gets, in a line."""
-        if self.plan.why:
-            return self.plan.why[0]
-        return "as requested"
+        return "as requested" if self.is_as_requested else self.plan.why[0]
 
     @property
     def opens(self) -> str | None:
@@ -83,22 +78,44 @@ class Member:
 
 @frozen
 class Fleet:
-    """The machines in the order in which they were named, and the fewest targets that support them."""
+    """The machines in the order in which they were named, and the fewest targets that support them.
+
+    `existing` are the kinds that a profile has targets for: `targets` has only what they lack.
+    """
 
     members: tuple[Member, ...]
     targets: tuple[HostKind, ...]
+    existing: tuple[HostKind, ...] = ()
 
     @property
     def unserved(self) -> tuple[Member, ...]:
         """The machines that nothing serves."""
         return tuple(member for member in self.members if member.kind is None)
 
-    def list_missing_targets(self, profile: Profile) -> tuple[Target, ...]:
-        """Return the targets that its machines need and that a profile does not have yet."""
-        had = {(item.platform, item.backend, item.torch) for item in profile.targets}
-        kinds = dict.fromkeys(member.kind for member in self.members if member.kind)
-        new = {(kind.platform, kind.backend, kind.line): kind.target for kind in reversed(kinds)}
-        return tuple(target for key, target in reversed(new.items()) if key not in had)
+    def list_new_targets(self, taken: Iterable[str], *, is_fewest: bool) -> tuple[Target, ...]:
+        """Return the targets to add, the same for any order of machines, under names that are not `taken`.
+
+        By default each machine gets the newest that it can have; with `is_fewest` it gets what it can share.
+        """
+        had = {(kind.platform, kind.backend, kind.release) for kind in self.existing}
+        wanted = self.targets if is_fewest else {member.kind for member in self.members if member.kind}
+        names, new = set(taken), []
+        for kind in sorted(wanted, key=lambda kind: (kind.name, kind.python)):
+            if not is_fewest and (kind.platform, kind.backend, kind.release) in had:
+                continue
+            numbered = (f"{kind.name}-{number}" for number in count(2))
+            name = next(name for name in chain([kind.name], numbered) if name not in names)
+            names.add(name)
+            new.append(
+                Target(
+                    name=name,
+                    platform=kind.platform,
+                    python=kind.python,
+                    backend=kind.backend,
+                    torch=kind.line,
+                )
+            )
+        return tuple(new)
 
     def to_document(self) -> dict[str, Any]:
         """Return the `torchenv.fleet/1` document."""
@@ -124,28 +141,77 @@ class Fleet:
         }
 
 
-def fleet(hosts: Mapping[str, Host], wish: Wish, catalogue: Catalogue) -> Fleet:
-    """Decide for each machine, then find the fewest of the kinds needed that serve all of them together."""
+def fleet(
+    hosts: Mapping[str, Host], wish: Wish, catalogue: Catalogue, *, existing: Sequence[HostKind] = ()
+) -> Fleet:
+    """Decide for each machine, then find the fewest of the kinds needed that serve all of them together.
+
+    Machines that one of the `existing` kinds serves need none of the fewest.
+    """
     # Of ten thousand machines most are alike but for when they were looked at; one of them stands for all.
     standing: dict[Host, str] = {}
     alike = {name: standing.setdefault(replace(host, captured_at=None), name) for name, host in hosts.items()}
     asks = {name: Question(host=host, wish=wish, catalogue=catalogue) for host, name in standing.items()}
     plans = {name: resolve(ask) for name, ask in asks.items()}
-    kinds = {name: _kind(plan, asks[name]) for name, plan in plans.items()}
+    own = {name: _kind(plan, asks[name]) for name, plan in plans.items()}
+    machines = Counter(kind for one in alike.values() if (kind := own[one]))
+    serves = {
+        kind: frozenset(name for name, ask in asks.items() if own[name] and _serves(kind, ask))
+        for kind in chain(machines, existing)
+    }
+    kinds = _agree_on_pythons(own, serves, machines)
     # The newest first, so that of two sets of one size the newer is found.
     candidates = sorted({kind for kind in kinds.values() if kind}, key=_age, reverse=True)
-    serves = {
-        kind: frozenset(name for name, ask in asks.items() if kinds[name] and _serves(kind, ask))
-        for kind in candidates
-    }
-    targets = _fewest(serves, frozenset(name for name, kind in kinds.items() if kind))
+    everyone = frozenset(name for name, kind in kinds.items() if kind)
+    rest = everyone.difference(*(serves[kind] for kind in existing))
+    targets = _fewest({kind: serves[kind] for kind in candidates}, rest)
+    known = (*targets, *existing)
     return Fleet(
         tuple(
-            Member(name, plans[one], kinds[one], _choose(one, kinds[one], targets, serves))
+            Member(name, plans[one], kinds[one], _choose(one, kinds[one], known, serves))
             for name, one in alike.items()
         ),
         targets,
+        tuple(existing),
     )
+
+
+def find_kinds(profile: Profile, catalogue: Catalogue, *, torch_index: TorchIndex | None) -> list[HostKind]:
+    """Return what the targets of a profile are; those that no release serves are left out."""
+    kinds = []
+    for target in profile.targets:
+        packages = profile.torch.packages
+        build = plan_target(target, profile, catalogue, packages=packages, torch_index=torch_index).build
+        if build is not None:
+            kind = HostKind(
+                platform=target.platform,
+                python=target.python,
+                backend=build.backend.tag,
+                release=build.release.version,
+                line=target.torch,
+            )
+            kinds.append(kind)
+    return kinds
+
+
+def _agree_on_pythons(
+    own: Mapping[str, HostKind | None],
+    serves: Mapping[HostKind, frozenset[str]],
+    machines: Counter[HostKind],
+) -> dict[str, HostKind | None]:
+    """Return the kinds of machines; those that differ in Python alone share what most of them have."""
+
+    def choose(name: str, kind: HostKind) -> HostKind:
+        same = (other for other in machines if replace(other, python=kind.python) == kind)
+        usable = [other for other in same if name in serves[other] or other == kind]
+        return min(usable, key=lambda other: (-machines[other], _count(other.python)))
+
+    return {name: kind and choose(name, kind) for name, kind in own.items()}
+
+
+def _count(python: str) -> tuple[Version, str]:
+    # 3.14t is 3.14, free-threaded.
+    return Version(python.removesuffix("t")), python
 
 
 # Beyond this many kinds all sets of them are too many to try.
@@ -184,8 +250,8 @@ def _kind(plan: Plan, ask: Question) -> HostKind | None:
     )
 
 
-def _age(kind: HostKind) -> tuple[Version, str, str, str]:
-    return kind.release, kind.backend, kind.platform, kind.python
+def _age(kind: HostKind) -> tuple[Version, str, str, tuple[Version, str]]:
+    return kind.release, kind.backend, kind.platform, _count(kind.python)
 
 
 def _serves(kind: HostKind, ask: Question) -> bool:
