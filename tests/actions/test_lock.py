@@ -347,6 +347,30 @@ def test_hosts_that_were_recorded_bring_their_targets_and_the_comments_stay(team
     assert team.run("lock", "--check").code == 0
 
 
+@pytest.mark.parametrize(
+    ("share", "backends"),
+    [(None, ["cu126", "cu132"]), ("--newest", ["cu126", "cu132"]), ("--fewest", ["cu126"])],
+)
+def test_machines_get_the_newest_each_or_the_fewest_together(
+    team: Project, share: str | None, backends: list[str]
+) -> None:
+    team.write("torchenv.toml", team.read("torchenv.toml").partition("[[target]]")[0])
+    here = __file__.rpartition("/actions/")[0]
+    hosts = [f"{here}/data/hosts/{name}.json" for name in ("rtx-4090-driver-580", "v100-driver-580")]
+    said = []
+    for order in (hosts, hosts[::-1]):
+        done = team.run("lock", "--host", *order, *([share] if share else []), "--dry-run")
+        assert done.code == 0, done.said
+        said.append([line for line in done.said.splitlines() if line.startswith("adding target ")])
+    assert said[0] == said[1]
+    assert sorted({line.rpartition(", ")[2] for line in said[0]}) == backends
+    alone = team.run("lock", "--fewest")
+    assert (alone.code, alone.said.splitlines()[-1]) == (
+        2,
+        "hint: add `--host FILE`, or leave out `--fewest`",
+    )
+
+
 def test_a_profile_with_inline_targets_gets_its_new_ones_in_the_same_list(team: Project) -> None:
     head = team.read("torchenv.toml").partition("[torch]")
     targets = 'target = [{ name = "a", platform = "linux-x86_64", python = "3.12", backend = "cpu" }]\n'
