@@ -11,7 +11,7 @@ from scripts.bench.measuring import TOP, Bench, Row
 
 # What keeps these from their bars.
 _NOTES = {
-    "one": "Start-up, the probe of the profile and reading the lock again come once, whatever is locked.",
+    "one": "Start-up, the profile and reading the lock again come once, whatever is locked.",
     "many": "Each lock file is read again and checked, and its twenty targets are planned.",
     "check": (
         "The profile, the lock files of all targets and the files that they were made from are read and"
