@@ -552,3 +552,17 @@ def test_lock_and_lease_of_a_build_that_has_ended_are_cleared(tmp_path: Path) ->
         store.clear_unfinished()
         assert {path.name for path in building.iterdir()} == {"18.lock", "18.lease"}
     assert not list(building.iterdir())
+
+
+def test_where_nothing_is_recorded_what_another_run_is_making_is_left_alone(tmp_path: Path) -> None:
+    store = Store(tmp_path / "workspace")
+    store.root.mkdir()
+    # The first run of all is about to give its record its name.
+    draft = store.root / "manifest.toml.new"
+    draft.touch()
+    with store.hold_existing("torchenv prune"):
+        assert store.clear_unfinished() == Manifest()
+    assert list(store.root.iterdir()) == [draft]
+    with store.hold("torchenv create"):
+        store.clear_unfinished()
+    assert not draft.exists()

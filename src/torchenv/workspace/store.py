@@ -359,7 +359,10 @@ class Store:
 
     @contextmanager
     def hold_existing(self, purpose: str) -> Iterator[None]:
-        """Hold the workspace for a change of what it records; where it records nothing, nothing is made."""
+        """Hold the workspace for a change of what it records.
+
+        Where it records nothing, nothing is made: it is not held, and `settle` and `clear` leave it alone.
+        """
         if not os.path.lexists(self.manifest_path):
             yield
             return
@@ -602,6 +605,8 @@ class Store:
 
         What a stopped run renamed away and did not record as removed is put back.
         """
+        if self._lease is None:
+            return Manifest()
         manifest = before = self.read()
         self._put_back_wrongly_discarded(manifest)
         for environment in manifest.environments:
@@ -617,6 +622,9 @@ class Store:
 
     def clear(self, manifest: Manifest) -> Manifest:
         """Clear what the manifest says was begun and never finished, and give it without that."""
+        if self._lease is None:
+            # What lies in a workspace that nobody holds may be what another run is writing.
+            return manifest
         unfinished = tuple(
             environment
             for environment in manifest.list_unfinished()
