@@ -74,6 +74,8 @@ def behind(newest: str | None, readable: str | None) -> int | None:
     """Describe how many steps one save lies behind another; None where their names do not tell."""
     if newest is None or readable is None:
         return None
+    if original_of(readable.rpartition("/")[2]) == newest:
+        return 0
     ahead, back = step_of(newest), step_of(readable)
     return None if ahead is None or back is None else ahead - back
 

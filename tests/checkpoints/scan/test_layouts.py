@@ -18,6 +18,7 @@ from torchenv.catalogue.resources import read_packaged
 from torchenv.checkpoints.layouts import layouts
 from torchenv.checkpoints.scan import scan
 from torchenv.checkpoints.scan.runs import Saves, runs_of
+from torchenv.checkpoints.steps import behind
 from torchenv.errors import NothingSuits
 from torchenv.storage import place
 from torchenv.storage.names import LAYOUTS, is_part
@@ -287,6 +288,20 @@ def test_a_save_without_a_step_that_is_written_again_and_again_is_placed_by_its_
     os.utime(folder / "epoch=0-step=2.ckpt", (LONG_AGO + 60, LONG_AGO + 60))
     (run,) = group(root)
     assert [save.name for save in run.saves] == ["epoch=0-step=1.ckpt", "last.ckpt", "epoch=0-step=2.ckpt"]
+
+
+def test_a_copy_of_a_save_without_a_step_stands_beside_it(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    save(runs / "a" / "step-100", "dcp-2.14.1")
+    last = save(runs / "a" / "last.ckpt", "dcp-2.15.0")
+    shutil.copy(LAYOUT_SAMPLES / "lightning-folders" / LIGHTNING / "epoch=0-step=1.ckpt" / "meta.pt", last)
+    for path in (last, *last.iterdir()):
+        os.utime(path, (LONG_AGO + 60, LONG_AGO + 60))
+    downgrade(str(last), DowngradeTarget(torch="2.14"), progress=lambda *_: None)
+    (run,) = group(runs)
+    names = [save.name for save in run.saves]
+    assert names == ["step-100", "../a-for-2.14/last.ckpt", "last.ckpt"]
+    assert behind("last.ckpt", "../a-for-2.14/last.ckpt") == 0
 
 
 @pytest.mark.parametrize("is_pointer", [False, True])

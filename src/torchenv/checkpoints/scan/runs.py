@@ -83,7 +83,7 @@ class Save:
         if self.step is not None:
             return (self.step, 0 if self.copy_kind else 1, self.name)
         if self.follows is not None:
-            return (self.follows, 2, self.name)
+            return (self.follows, 2 if self.copy_kind else 3, self.name)
         return (-1, self.modification_ns, self.name)
 
     @property
@@ -264,8 +264,8 @@ def runs_of(index: ScanIndex, shown: Callable[[str], str]) -> list[Saves]:
     mark_unfinished(runs, index)
     mark_being_written(runs)
     _label_copies(runs, index)
-    _place_by_time(runs)
     _join_copies(runs)
+    _place_by_time(runs)
     grouped = [
         Saves(shown(run), sorted(saves.values(), key=lambda save: save.order)) for run, saves in runs.items()
     ]
@@ -307,17 +307,22 @@ def _join_shared(runs: dict[str, dict[str, Save]]) -> None:
 
 
 def _place_by_time(runs: dict[str, dict[str, Save]]) -> None:
-    """Put last.ckpt, which tells no step, after the saves that are not younger than it is."""
+    """Put last.ckpt, which tells no step, after the saves that are no younger, and its copies beside it."""
     newest = layouts().newest
     for saves in runs.values():
-        for name, save in saves.items():
-            if save.step is None and newest.fullmatch(name) and (time := save.modification_ns):
+        stepless = [(name, save) for name, save in saves.items() if save.step is None]
+        for name, save in stepless:
+            if newest.fullmatch(name) and (time := save.modification_ns):
                 older = (
                     other.step
                     for other in saves.values()
                     if other.step is not None and other.modification_ns <= time
                 )
                 save.follows = max(older, default=None)
+        for name, save in stepless:
+            original = saves.get(original_of(name.rpartition("/")[2]))
+            if save.copy_kind and original is not None:
+                save.follows = original.follows
 
 
 def _label_copies(runs: dict[str, dict[str, Save]], index: ScanIndex) -> None:
