@@ -135,7 +135,7 @@ def convert(
     refuse_foreign(part)
     _refuse_form(part, form)
     reader = environment or find_reader(part, store.read(), system)
-    if part.reader.needs_code(reader.torch or part.reader.torch.newest or "2.6"):
+    if reader.torch is not None and part.reader.needs_code(reader.torch):
         # Loading it so would run whatever it holds.
         hint = f"see what torch.load needs for it with `torchenv checkpoints show {shlex.quote(part.path)}`"
         raise NothingSuits(f"environment {reader} reads `{part.path}` only with code of its own", hint=hint)
