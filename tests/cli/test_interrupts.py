@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -152,26 +152,15 @@ def test_reading_gigabytes_is_stopped_within_moments(terminal: Terminal, words: 
     if words == ("verify",):
         assert terminal.start("checkpoints", "keep", step).code == 0
     before = sorted(terminal.workspace.rglob("*"))
-    child = subprocess.Popen(
-        terminal.argv("checkpoints", *words, step),
-        cwd=terminal.cwd,
-        env=terminal.environ,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+
+    def wait_for_reading(child: subprocess.Popen[str]) -> None:
         while child.poll() is None and large not in open_files(child.pid):
             pass
-        child.send_signal(signal.SIGTERM)
-        out, err = child.communicate(timeout=30)
-    finally:
-        child.kill()
-        child.wait()
-    assert (child.returncode, out) == (130, ""), err
-    assert "cleared unfinished copies; checkpoints are as they were\ninterrupted\n" in err
-    assert "Traceback" not in err
+
+    ended = stop_when(terminal, ("checkpoints", *words, str(step)), wait_for_reading, signal.SIGTERM)
+    assert (ended.code, ended.out) == (130, ""), ended.err
+    assert "cleared unfinished copies; checkpoints are as they were\ninterrupted\n" in ended.err
+    assert "Traceback" not in ended.err
     kept = {path.name for path in terminal.workspace.rglob("*")} - {path.name for path in before}
     assert kept <= {
         ".gitignore",
@@ -302,8 +291,22 @@ def stopped(
     chosen: tuple[str, ...] = ("create", "2.15", "--backend", "cpu", "--python", sys.executable),
 ) -> Ended:
     """Start a command, wait until it asks for the slow file, and send it a signal."""
+
+    def wait_for_index(_: subprocess.Popen[str]) -> None:
+        assert index.asked.wait(60)
+
+    return stop_when(terminal, chosen, wait_for_index, signal_number)
+
+
+def stop_when(
+    terminal: Terminal,
+    words: tuple[str, ...],
+    wait: Callable[[subprocess.Popen[str]], None],
+    signal_number: int,
+) -> Ended:
+    """Start a command, wait for the moment, and send it a signal."""
     child = subprocess.Popen(
-        terminal.argv(*chosen),
+        terminal.argv(*words),
         cwd=terminal.cwd,
         env=terminal.environ,
         stdin=subprocess.DEVNULL,
@@ -312,7 +315,7 @@ def stopped(
         text=True,
     )
     try:
-        assert index.asked.wait(60)
+        wait(child)
         child.send_signal(signal_number)
         out, err = child.communicate(timeout=30)
     finally:
