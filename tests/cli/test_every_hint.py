@@ -46,7 +46,7 @@ NAMED_ONLY = {
     ("cli/__init__.py", "torchenv {}"),
     ("cli/building.py", "torchenv show --json"),
     ("cli/environments.py", "torchenv show --json"),
-    ("cli/locks.py", "torchenv show --json"),
+    ("cli/locked.py", "torchenv show --json"),
     ("cli/shells.py", "torchenv activate"),
     ("cli/shells.py", "torchenv activate [ENV]"),
     ("cli/shells.py", "torchenv deactivate"),
@@ -632,7 +632,7 @@ def team(served: Terminal, index: Index) -> Terminal:
 @heeds("actions/sources.py", "torchenv fetch {} {}", "torchenv lock", "torchenv lock --upgrade")
 @heeds("actions/sync.py", "torchenv sync")
 @heeds("cli/project.py", "torchenv lock")
-@heeds("cli/locks.py", "torchenv lock --check")
+@heeds("cli/locked.py", "torchenv lock --check")
 @heeds("lockfile/lock.py", "torchenv lock")
 @heeds("lockfile/lockset.py", "torchenv lock")
 def test_of_locks(team: Terminal, index: Index, heed: Heeder) -> None:
@@ -731,7 +731,7 @@ def test_of_targets_that_are_not_for_this_machine(
     lock(second)
     heed(served, served.type("sync"))
     with monkeypatch.context() as patched:
-        patched.setattr("torchenv.cli.locks.read_host", lambda *_, **__: recorded("unknown-card-driver-580"))
+        patched.setattr("torchenv.cli.locked.read_host", lambda *_, **__: recorded("unknown-card-driver-580"))
         refused = served.type("sync")
     heed(served, refused, only="hint")
     folder = served.cwd / "core"

@@ -31,7 +31,7 @@ def bundle(flags: BundleFlags, session: Session) -> int:
 
     from torchenv.actions.bundle import BundleOrder, choose_tool_python
     from torchenv.actions.bundle import bundle as write
-    from torchenv.cli.locks import find_at_set_mirror
+    from torchenv.cli.locked import find_at_set_mirror
     from torchenv.cli.project import OWN_CATALOGUE, Project
     from torchenv.installers.tools import fetch_python_to
     from torchenv.installers.uv import uv_program
