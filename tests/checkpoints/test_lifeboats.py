@@ -116,4 +116,4 @@ def test_a_plan_that_ends_on_an_old_torch_is_told_what_that_cannot_read() -> Non
 
 def test_a_newer_save_that_is_being_written_is_named_as_that() -> None:
     run = replace(RUN, newest_readable={1: "step-200"}, writing=("step-300",))
-    assert list(describe_run(run, OLD)) == ["runs/a: being written now: step-300"]
+    assert list(describe_run(run, OLD)) == ["runs/a: being written or just stopped: step-300"]

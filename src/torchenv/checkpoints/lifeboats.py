@@ -127,7 +127,7 @@ def describe_run(run: Run, environment: Environment, *, advice: bool = True) -> 
         incomplete = f"newer than {make_printable(newest)} but incomplete" if newest else "incomplete"
         yield f"{path}: {incomplete}: {', '.join(map(make_printable, run.broken))}"
     if run.writing:
-        yield f"{path}: being written now: {', '.join(map(make_printable, run.writing))}"
+        yield f"{path}: being written or just stopped: {', '.join(map(make_printable, run.writing))}"
 
 
 def _find_newer_torch(run: Run, environment: Environment) -> str | None:
